@@ -12,10 +12,10 @@ from typing import Self
 
 from postroom.adapters import build
 from postroom.clock import Clock
+from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
 from postroom.hosts.running_instance import RunningInstance
 from postroom.hosts.settings import HostSettings
-from postroom.hosts.subservices import Subservices
 from postroom.messagebox.configuration.hosts import Host, check_login_of_host, find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.monitoring.metrics import Metric
@@ -128,9 +128,9 @@ class HostInstance:
         return self._get_parts().polled_locations
 
     @property
-    def subservices(self) -> Subservices:
-        """The subservices. Available after the start."""
-        return self._get_parts().subservices
+    def messaging(self) -> Subservice:
+        """The subservice of messaging. Available after the start."""
+        return self._get_parts().messaging
 
     @property
     def callers(self) -> Callers:
@@ -150,7 +150,7 @@ class HostInstance:
     @property
     def counts(self) -> Counter[str]:
         """The number of messages by outcome: completed, finished, released, retried, suspended, discarded."""
-        return Counter() if self._parts is None else self._parts.subservices.counts
+        return Counter() if self._parts is None else self._parts.messaging.counts
 
     @property
     def orchestration_counts(self) -> Counter[str]:

@@ -15,33 +15,32 @@ from postroom.receiving.task import OUTCOMES
 
 
 def collect_host_metrics(
-    host: str, counts: Counter[str], subservices: Sequence[Subservice], http: HttpLocations, registration: Registration
+    host: str, messaging: Subservice, http: HttpLocations, registration: Registration
 ) -> Iterator[Metric]:
-    """Yield the metrics of an instance of a host. ``counts`` are its messages by outcome."""
+    """Yield the metrics of an instance of a host."""
     yield Metric.counter(
         "postroom_messages",
         "Messages that the host has taken from its queue, by outcome.",
-        {(host, outcome): count for outcome, count in counts.items()},
+        {(host, outcome): count for outcome, count in messaging.counts.items()},
         labels=("host", "outcome"),
     )
-    times = [subservice.handling_time for subservice in subservices]
+    handled, seconds = messaging.handling_time
     yield Metric.summary(
         "postroom_delivery_seconds",
         "Time for one attempt to deliver a message.",
-        {(host,): (sum(count for count, _ in times), sum(seconds for _, seconds in times))},
+        {(host,): (handled, seconds)},
         labels=("host",),
     )
     yield Metric.summary(
         "postroom_queue_seconds",
         "Time from the queueing of a message, or its resuming, to the claim of an attempt to deliver it.",
-        {(host,): (sum(count for count, _ in times), sum(one.waiting_seconds for one in subservices))},
+        {(host,): (handled, messaging.waiting_seconds)},
         labels=("host",),
     )
-    unfinished = sum(len(subservice.unfinished_seqs) for subservice in subservices)
     yield Metric.gauge(
         "postroom_messages_in_progress",
         "Messages that the host is delivering, or whose outcome is not stored yet.",
-        {(host,): unfinished},
+        {(host,): messaging.unfinished_count},
         labels=("host",),
     )
     yield Metric.counter(

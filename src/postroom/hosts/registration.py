@@ -203,11 +203,6 @@ class Registration:
             for subservice in subservices:
                 subservice.unpause()
 
-    def remove(self, subservice: PausableService) -> None:
-        """Remove a subservice that has stopped."""
-        with self._pausing:
-            self.subservices = [other for other in self.subservices if other is not subservice]
-
     def _register_again(self) -> None:
         connection = self._connect()
         try:

@@ -10,9 +10,8 @@ from typing import Protocol
 
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
-from postroom.hosts.configuration_watch import ConfigurationWatch
-from postroom.hosts.delivery_throttle import DeliveryThrottle
-from postroom.hosts.job_loop import JobLoop
+from postroom.hosts.delivery_throttle import DeliveryThrottle, Flow
+from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.messaging.response_delivery import ResponseDelivery
@@ -20,12 +19,13 @@ from postroom.hosts.metrics import collect_host_metrics, collect_polled_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.hosts.settings import HostSettings
-from postroom.hosts.subservices import Subservices
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, find_host, read_dequeuing
-from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, LazyConnection
 from postroom.messagebox.coordination.notifications import OwnHost
+from postroom.messagebox.coordination.running_processes import read_routing_version, report_configuration
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.instances import count_instances_of_host
+from postroom.messagebox.maintenance.jobs import JobLoop
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
@@ -33,12 +33,17 @@ from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.instances import InstanceMetrics
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
+from postroom.ports.handlers import read_send_handlers
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import HttpLocations
 from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.polling.polled_locations import PolledLocations
+
+#: Files, such as certificates, change without a notification.
+_WITHOUT_NOTIFICATION = 10.0
+_WHILE_UNSETTLED = 1.0
 
 
 class RunningInstance:
@@ -61,7 +66,8 @@ class RunningInstance:
         self._settings = settings
         queues = HostQueues(host.name)
         with open_connection() as connection:
-            dequeuing = read_dequeuing(connection, ServiceClass.ORCHESTRATIONS)
+            messaging = read_dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS)
+            orchestrations = read_dequeuing(connection, ServiceClass.ORCHESTRATIONS)
         self.registration = Registration(
             connect=partial(open_connection, server_settings=IDLE_TIMEOUTS, socket_settings=LOCK_SOCKET),
             connect_other=open_connection,
@@ -80,8 +86,18 @@ class RunningInstance:
             connect=open_connection, subscriptions=subscriptions, stored=stored, host_instance=host_instance
         )
 
-        def build_endpoint_manager() -> EndpointManager:
-            return EndpointManager(
+        self.throttle = DeliveryThrottle(
+            host=host,
+            host_instance=host_instance,
+            connect=open_connection,
+            count_flow=self._count_flow,
+        )
+        self.messaging = Subservice(
+            connect=open_connection,
+            queues=queues,
+            host_instance=host_instance,
+            dequeuing=messaging,
+            service=EndpointManager(
                 host=host,
                 ports=OpenSendPorts(home=home, build_adapter=build_adapter),
                 queues=queues,
@@ -91,21 +107,8 @@ class RunningInstance:
                 ),
                 own_host=own_host,
                 clock=clock or system_clock,
-            )
-
-        self.throttle = DeliveryThrottle(
-            host=host,
-            host_instance=host_instance,
-            connect=open_connection,
-            count_flow=lambda: self.subservices.count_flow(),
-        )
-        self.subservices = Subservices(
-            connect=open_connection,
-            host=host,
-            queues=queues,
-            registration=self.registration,
-            build_service=build_endpoint_manager,
-            settings=settings,
+            ),
+            memory_queue=settings.memory_queue,
             get_throttle=self.throttle.current,
             clock=clock,
         )
@@ -116,7 +119,7 @@ class RunningInstance:
                 host=host,
                 host_instance=host_instance,
                 routing=routing,
-                dequeuing=dequeuing,
+                dequeuing=orchestrations,
                 turn_limit=settings.turn_limit,
                 memory_queue=settings.memory_queue,
                 on_stuck_thread=on_stuck_thread,
@@ -149,7 +152,9 @@ class RunningInstance:
         """Start to deliver, to run orchestrations and to receive."""
         self.callers.loop.start()
         with self._open_connection() as connection:
-            self.subservices.configure(connection)
+            self._configure_messaging(connection)
+        self.messaging.start()
+        self.registration.add(self.messaging)
         self.throttle.loop.start()
         if self.orchestrations is not None:
             self.orchestrations.start()
@@ -175,7 +180,7 @@ class RunningInstance:
         _stop_part(self.callers, deadline)
         if self.orchestrations is not None:
             self.orchestrations.stop(deadline)
-        self.subservices.stop(deadline)
+        self.messaging.stop(deadline)
         if self._jobs is not None:
             _stop_part(self._jobs, deadline)
         _stop_part(self._watchdog, deadline)
@@ -185,7 +190,7 @@ class RunningInstance:
 
     def _apply_configuration(self, connection: Connection) -> bool:
         """Apply what was deployed or changed. Return False if a location cannot be served yet."""
-        self.subservices.configure(connection)
+        self._configure_messaging(connection)
         if self.orchestrations is not None:
             self.orchestrations.load_code(connection)
             self.orchestrations.set_dequeuing(read_dequeuing(connection, ServiceClass.ORCHESTRATIONS))
@@ -197,11 +202,23 @@ class RunningInstance:
         self.registration.set_stopped(connection, host.stopped)
         return is_polling and is_listening
 
+    def _configure_messaging(self, connection: Connection) -> None:
+        """Apply the settings of the service class, and the handlers of send ports."""
+        self.messaging.set_dequeuing(read_dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS))
+        self.messaging.set_handlers(read_send_handlers(connection, self._host.host_id))
+
+    def _count_flow(self) -> Flow:
+        messaging = self.messaging
+        return Flow(
+            claimed=messaging.claimed_count,
+            finished=messaging.finished_count,
+            in_process=messaging.unfinished_count,
+        )
+
     def collect_metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the instance."""
-        name, counts, subservices = self._host.name, self.subservices.counts, self.subservices.running
-        yield from collect_host_metrics(name, counts, subservices, self.http, self.registration)
-        yield from collect_polled_metrics(name, self.polled_locations.locations)
+        yield from collect_host_metrics(self._host.name, self.messaging, self.http, self.registration)
+        yield from collect_polled_metrics(self._host.name, self.polled_locations.locations)
         yield from self._load.collect()
         yield from self._instances.collect()
 
@@ -210,6 +227,32 @@ class RunningInstance:
         lost = [] if self.registration.has_lock else ["The host instance has lost its lock in the MessageBox."]
         orchestrations = [] if self.orchestrations is None else self.orchestrations.problems
         return lost + self.http.problems + self.polled_locations.problems + orchestrations
+
+
+class ConfigurationWatch:
+    """Applies changes of the configuration (service class ``caching``).
+
+    Every change increases the routing version and notifies all processes after its commit, so a running instance has
+    it within a second. Send ports need no notice: the claim of a message returns the routing version, and the ports are
+    read again before the message is sent. ``apply`` returns False if it has to be called again soon, for example
+    because another process still uses a port.
+    """
+
+    def __init__(self, connect: Connect, host_instance: int, apply: Callable[[Connection], bool]) -> None:
+        self._connection = LazyConnection(connect)
+        self._host_instance = host_instance
+        self._apply = apply
+        self.loop = BackgroundLoop("configuration", self._step)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _step(self) -> float:
+        connection = self._connection.get()
+        version = read_routing_version(connection)
+        is_settled = self._apply(connection)
+        report_configuration(connection, self._host_instance, version)
+        return _WITHOUT_NOTIFICATION if is_settled else _WHILE_UNSETTLED
 
 
 class _Part(Protocol):

@@ -59,7 +59,7 @@ def test_a_running_host_changes_its_number_of_threads_for_orchestrations(
     wait_until(lambda: [one.body for one in recorder.sent] == [b"echo 1"])
 
 
-def test_a_message_in_progress_is_finished_by_the_old_threads(box: Box, start_host: StartHost) -> None:
+def test_a_message_in_progress_is_finished_while_other_threads_end(box: Box, start_host: StartHost) -> None:
     box.add_port("Web", "Orders.Region == 'EU'")
     entered, leave = threading.Event(), threading.Event()
 
@@ -72,17 +72,18 @@ def test_a_message_in_progress_is_finished_by_the_old_threads(box: Box, start_ho
     box.agent().publish([order()])
     entered.wait()
     set_service_class(box.connection, MESSAGING, polling_interval=timedelta(seconds=1), dequeue_threads=2)
-    wait_until(lambda: count_threads() == 3)  # two new ones, and the old one with the message
-    leave.set()
     wait_until(lambda: count_threads() == 2)
+    assert instance.counts["completed"] == 0
+    leave.set()
     wait_until(lambda: instance.counts["completed"] == 1)
+    assert count_threads() == 2
     assert len(recorder.attempts) == 1
 
 
 def test_a_change_is_taken_when_its_notification_arrives(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.hosts.configuration_watch._WITHOUT_NOTIFICATION", 2.0 * PATIENCE)
+    monkeypatch.setattr("postroom.hosts.running_instance._WITHOUT_NOTIFICATION", 2.0 * PATIENCE)
     start_host(RecordingAdapter())
     wait_until(lambda: is_taken(box))
     box.connection.execute("SELECT change_routing()")

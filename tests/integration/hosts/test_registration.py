@@ -11,7 +11,7 @@ import pytest
 
 from postroom.errors import NotFound, Unavailable
 from postroom.hosts import HostInstance, HostSettings
-from postroom.hosts.subservices import Subservices
+from postroom.hosts.dequeue.subservice import Subservice
 from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.operations.hosts import set_stopped
@@ -82,7 +82,7 @@ def test_an_instance_that_cannot_start_is_deregistered(
     def fail(*_: object) -> None:
         raise Unavailable("The connection was lost.")
 
-    monkeypatch.setattr(Subservices, "configure", fail)
+    monkeypatch.setattr(Subservice, "set_handlers", fail)
     with pytest.raises(Unavailable, match="The connection was lost"):
         HostInstance(box.url, "Default", tmp_path, settings=SETTINGS, as_role=True).start()
     assert box.count("host instances") == 0

@@ -1,15 +1,20 @@
-"""The poller of a service class: decides when messages are claimed, and how many."""
+"""The poller of a service class: decides when messages are claimed, and how many. Its claimers claim them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from postroom.hosts.dequeue.queue_claimer import QueueClaimer
+from postroom.clock import Clock
+from postroom.hosts.dequeue.service import Service
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
-from postroom.messagebox.configuration.hosts import Dequeuing
+from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
+from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.coordination.notifications import AFTER_WAKE_UP
+from postroom.messagebox.queues import ClaimedMessage, HostQueues
+from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.throttling.states import Throttle, ThrottleState
 from postroom.processes.background_loop import BackgroundLoop
 
@@ -22,6 +27,8 @@ _WHILE_SKIPPING = 0.1
 _WHILE_THROTTLED = 0.1
 #: A claim that skips services reads their whole backlog. It uses at most one fifth of the time.
 _REST_FACTOR = 4
+#: Claims start after the last message of a full claim for so many seconds.
+_FORGET_STARTS_SECONDS = 1.0
 
 #: Returns how much the delivery is throttled, if it is.
 GetThrottle = Callable[[], Throttle | None]
@@ -43,7 +50,7 @@ class Poller:
     ) -> None:
         self._get_throttle = get_throttle
         self._claimed_at = 0.0
-        self._interval = dequeuing.polling_interval
+        self.interval = dequeuing.polling_interval
         self._buffer = buffer
         self._claimer, self._backlog_claimer = new_claimer(), new_claimer()
         self._woken_at = 0.0
@@ -81,7 +88,7 @@ class Poller:
 
     def wake_if_due_within(self, delay: timedelta) -> None:
         """Poll now if a message was scheduled that is due before the next regular poll."""
-        if delay <= self._interval:
+        if delay <= self.interval:
             self.wake()
 
     def _poll(self) -> float:
@@ -106,7 +113,7 @@ class Poller:
             self._rest_until = now + _REST_FACTOR * (now - started_at)
             return _WHILE_SKIPPING
         elif claimed == 0:
-            return AFTER_WAKE_UP if now - self._woken_at < AFTER_WAKE_UP else self._interval.total_seconds()
+            return AFTER_WAKE_UP if now - self._woken_at < AFTER_WAKE_UP else self.interval.total_seconds()
         return 0.0
 
     def _claim_backlog(self) -> float:
@@ -118,3 +125,90 @@ class Poller:
         if capacity and not self.stopping:
             self._has_backlog = self._backlog_claimer.claim(capacity, generation, limit=capacity) >= capacity
         return 0.0
+
+
+class QueueClaimer:
+    """Claims batches over one connection, one claim at a time.
+
+    A claim whose answer was lost, or came too late, is released before the next claim, or by ``release_unconfirmed``
+    if there may be none for a long time.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect: Connect,
+        queues: HostQueues,
+        host_instance: int,
+        service_class: ServiceClass,
+        service: Service,
+        buffer: WorkBuffer,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connection = LazyConnection(connect)
+        self._queues = queues
+        self._host_instance = host_instance
+        self._service_class = int(service_class)
+        self._service = service
+        self._buffer = buffer
+        self._clock = clock
+        self._unconfirmed_claim: uuid.UUID | None = None
+        # By priority, the number after the last message of a full claim: the next claim starts there. Messages with
+        # lower numbers may be released or become due, so these are forgotten now and then.
+        self._starts: dict[int, int] = {}
+        self._starts_until = 0.0
+
+    def claim(self, capacity: int, generation: int, *, limit: int) -> int:
+        """Claim up to ``limit`` messages. Return their number. The caller has reserved ``capacity``, which is not less,
+        and which is released."""
+        try:
+            claimed = self._dequeue(limit)
+            if self._buffer.put(claimed, generation):
+                self._unconfirmed_claim = None
+            return len(claimed)
+        finally:
+            self._buffer.release_capacity(capacity)
+
+    def release_unconfirmed(self) -> None:
+        """Release the messages of the last claim if no thread got them."""
+        if self._unconfirmed_claim is not None:
+            self._queues.release(self._connection.get(), self._unconfirmed_claim)
+            self._unconfirmed_claim = None
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _dequeue(self, limit: int) -> list[ClaimedMessage]:
+        self.release_unconfirmed()
+        connection = self._connection.get()
+        self._unconfirmed_claim = uuid.uuid4()
+        excluded = self._buffer.excluded_services
+        claimed = self._queues.dequeue(
+            connection,
+            claim_id=self._unconfirmed_claim,
+            host_instance=self._host_instance,
+            service_class=self._service_class,
+            limit=limit,
+            excluded=excluded,
+            ahead=self._buffer.ahead,
+            starts=self._get_starts(),
+            now=self._clock() if self._clock else None,
+        )
+        self._set_starts(claimed, limit, is_complete=not excluded)
+        if claimed:
+            self._service.prepare(connection, claimed)
+        return claimed
+
+    def _get_starts(self) -> Mapping[int, int] | None:
+        if time.monotonic() >= self._starts_until:
+            self._starts = {}
+            self._starts_until = time.monotonic() + _FORGET_STARTS_SECONDS
+        return self._starts or None
+
+    def _set_starts(self, claimed: Sequence[ClaimedMessage], limit: int, *, is_complete: bool) -> None:
+        unordered = [message for message in claimed if message.task != QueueTask.DELIVER_IN_ORDER]
+        if not is_complete or len(unordered) < limit:
+            self._starts = {}
+            return
+        for message in unordered:
+            self._starts[message.priority] = message.seq + 1

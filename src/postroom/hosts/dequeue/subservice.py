@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 
 from postroom.application import Handler
 from postroom.clock import Clock
 from postroom.hosts.dequeue.completer import Completer
-from postroom.hosts.dequeue.dequeue_thread import DequeueThread
-from postroom.hosts.dequeue.poller import GetThrottle, Poller
-from postroom.hosts.dequeue.queue_claimer import QueueClaimer
-from postroom.hosts.dequeue.service import Service, ThreadConnections
+from postroom.hosts.dequeue.poller import GetThrottle, Poller, QueueClaimer
+from postroom.hosts.dequeue.service import Disposition, Outcome, Service, ThreadConnections
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect
-from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry
+from postroom.processes.backoff import Backoff
 
 _log = logging.getLogger(__name__)
+
+_BACKOFF = Backoff(first=1.0, longest=256.0)
+_SUCCESSES = (Disposition.COMPLETE, Disposition.FINISHED)
 
 
 class Subservice:
@@ -40,6 +44,9 @@ class Subservice:
         get_throttle: GetThrottle,
         clock: Clock | None = None,
     ) -> None:
+        self._connect = connect
+        self._queues = queues
+        self._dequeuing = dequeuing
         self._service = service
         self._buffer = WorkBuffer(memory_queue, dequeuing.dequeue_threads, service.get_batch_limit)
         self.poller = Poller(
@@ -64,26 +71,46 @@ class Subservice:
             on_unblocked=self.poller.wake,
             clock=clock,
         )
-        name = dequeuing.service_class.name.lower()
-
-        self._threads = [
-            DequeueThread(
-                f"{kind}{name} {number}",
-                take=take,
-                buffer=self._buffer,
-                service=service,
-                completer=self._completer,
-                connections=ThreadConnections(connect, queues),
-            )
-            for kind, take in (("", self._buffer.take), ("spare ", self._buffer.take_spare))
-            for number in range(1, dequeuing.dequeue_threads + 1)
-        ]
+        self._threads: list[DequeueThread] = []
 
     def start(self) -> None:
         self._completer.loop.start()
-        for thread in self._threads:
-            thread.start()
+        self._start_threads(self._dequeuing.dequeue_threads)
         self.poller.start()
+
+    def set_dequeuing(self, dequeuing: Dequeuing) -> None:
+        """Change the polling interval and the number of threads. A thread that is too many ends after its message. One
+        thread at a time."""
+        before = self._dequeuing
+        if dequeuing == before:
+            return
+        self._dequeuing = dequeuing
+        self.poller.interval = dequeuing.polling_interval
+        self._buffer.set_threads(dequeuing.dequeue_threads)
+        self._start_threads(dequeuing.dequeue_threads - before.dequeue_threads)
+        self.poller.wake()
+        _log.info(
+            "%s: polling every %g s with %d threads",
+            dequeuing.service_class.name.lower(),
+            dequeuing.polling_interval.total_seconds(),
+            dequeuing.dequeue_threads,
+        )
+
+    def _start_threads(self, count: int) -> None:
+        """Start so many dequeue threads, and as many spare threads."""
+        name = self._dequeuing.service_class.name.lower()
+        for kind, take in (("", self._buffer.take), ("spare ", self._buffer.take_spare)):
+            for _ in range(count):
+                thread = DequeueThread(
+                    f"{kind}{name} {len(self._threads) + 1}",
+                    take=take,
+                    buffer=self._buffer,
+                    service=self._service,
+                    completer=self._completer,
+                    connections=ThreadConnections(self._connect, self._queues),
+                )
+                thread.start()
+                self._threads.append(thread)
 
     def pause(self) -> None:
         """Start no message until ``unpause``. Messages in progress continue."""
@@ -152,3 +179,71 @@ class Subservice:
         self.poller.join(deadline)
         if all(ended):
             self._service.close()
+
+
+class DequeueThread:
+    """One of the threads of a service class. ``take`` returns its next messages from the buffer, or nothing at the
+    end."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        take: Callable[[], Sequence[ClaimedMessage]],
+        buffer: WorkBuffer,
+        service: Service,
+        completer: Completer,
+        connections: ThreadConnections,
+    ) -> None:
+        #: The number of messages that were handled, the seconds that it took, and how long they had waited before.
+        self.handled, self.handling_seconds, self.waiting_seconds = 0, 0.0, 0.0
+        self._take = take
+        self._buffer = buffer
+        self._service = service
+        self._completer = completer
+        self._connections = connections
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread to end. Return False after the timeout."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        take, handle, store, end = self._take, self._service.handle, self._completer.store, self._buffer.end
+        while batch := take():
+            started = time.perf_counter()
+            outcomes: Sequence[Outcome]
+            try:
+                outcomes = handle(batch, self._connections)
+            except Exception as error:
+                outcomes = [_retry_after_defect(claimed, error) for claimed in batch]
+            # All messages of a batch take as long as the batch.
+            self.handling_seconds += (time.perf_counter() - started) * len(batch)
+            self.handled += len(batch)
+            for claimed, outcome in zip(batch, outcomes, strict=True):
+                self.waiting_seconds += claimed.age
+                store(claimed, outcome)
+            for refused in end(batch, is_success=outcomes[0] in _SUCCESSES):
+                store(refused, Disposition.RELEASE)
+        self._connections.close()
+
+
+def _retry_after_defect(claimed: ClaimedMessage, error: Exception) -> ScheduledRetry:
+    """Log the error, and return a retry with a growing delay. An exception that a service lets through is a defect of
+    the service, so an immediate retry would fail again."""
+    _log.error(
+        "message %s could not be handled and will be retried",
+        claimed.message_id,
+        exc_info=error,
+        extra=claimed.log_ids,
+    )
+    return ScheduledRetry(
+        delay=timedelta(seconds=_BACKOFF.delay(claimed.attempt + 1)),
+        code="UNEXPECTED",
+        description=f"The host could not handle the message.\n{type(error).__name__}: {error}\n"
+        "The traceback is in the host's log.",
+    )

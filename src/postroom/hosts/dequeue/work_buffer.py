@@ -57,6 +57,8 @@ class WorkBuffer:
         # half, because polling for single messages costs more than it gains.
         self._half = max(1, capacity // 2)
         self._threads = threads
+        # How many dequeue threads, and how many spare threads, have to end.
+        self._surplus, self._surplus_spares = 0, 0
         self._get_batch_limit = get_batch_limit
         self._get_time = get_time
         self._lock = threading.Lock()
@@ -198,11 +200,12 @@ class WorkBuffer:
     # -- called by the dequeue threads -------------------------------------------------------------------------
 
     def take(self) -> Sequence[ClaimedMessage]:
-        """Return the next message, or several to process together. Wait while none is queued. Return nothing after
-        ``close``."""
+        """Return the next message, or several to process together. Wait while none is queued. Return nothing if the
+        thread has to end: after ``close``, or because there are too many."""
         with self._lock:
-            while not self._queued:
-                if self._closed:
+            while not self._queued or self._surplus:
+                if self._closed or self._surplus:
+                    self._surplus = max(0, self._surplus - 1)
                     return ()
                 self._has_messages.wait()
             batch = [self._queued.popleft()]
@@ -222,9 +225,10 @@ class WorkBuffer:
             batch.append(self._queued.popleft())
 
     def take_spare(self) -> Sequence[ClaimedMessage]:
-        """Return the next message for a spare thread. Wait while there is none. Return nothing after ``close``."""
+        """Return the next message for a spare thread. Wait while there is none. Return nothing if the thread has to
+        end."""
         with self._lock:
-            while not self._closed:
+            while not self._closed and not self._surplus_spares:
                 if self._find_slow_services():
                     busy = {batch[0].service for batch, _ in self._list_in_progress()}
                     for position, message in enumerate(self._queued):
@@ -237,6 +241,7 @@ class WorkBuffer:
                     self._wake_claimers()
                 self._is_watched = self._is_busy
                 self._all_busy.wait(INTERVAL if self._is_watched else None)
+            self._surplus_spares = max(0, self._surplus_spares - 1)
             return ()
 
     def _start(self, batch: Sequence[ClaimedMessage]) -> None:
@@ -319,6 +324,15 @@ class WorkBuffer:
         with self._lock:
             self._paused = False
             self._wake_claimers()
+
+    def set_threads(self, count: int) -> None:
+        """Change the number of dequeue threads. The caller starts those that are missing."""
+        with self._lock:
+            self._surplus += max(0, self._threads - count)
+            self._surplus_spares += max(0, self._threads - count)
+            self._threads = count
+            self._has_messages.notify_all()
+            self._all_busy.notify_all()
 
     def close(self) -> None:
         """Let the dequeue threads exit once the queue is empty, and the spare threads at once."""

@@ -23,7 +23,11 @@ from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts
 from postroom.hosts.messaging.response_delivery import ResponseDelivery
 from postroom.hosts.messaging.sent_messages import retry_while_unavailable
 from postroom.hosts.messaging.solicit_response import SolicitResponse
-from postroom.hosts.messaging.transports import check_expiration, wait_for_receiver, wait_for_service_window
+from postroom.hosts.messaging.transports import (
+    check_expiration,
+    postpone_to_service_window,
+    postpone_until_circuit_closes,
+)
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.configuration.removed_services import read_removed_services
@@ -142,13 +146,13 @@ class EndpointManager:
         transport = port.choose_transport(claimed)
         now = self._clock()
         check_expiration(port.port, claimed, now)
-        waiting = wait_for_service_window(port.port, claimed, now)
+        waiting = postpone_to_service_window(port.port, claimed, now)
         if isinstance(waiting, Suspension):
             return self._failures.suspend_unsendable(claimed, connections, waiting, describe_sent(port.port, claimed))
         if waiting is not None:
             return waiting
         if port.port.settings.circuit_breaker is not None and self._circuits.is_paused(claimed):
-            return wait_for_receiver(port.port, claimed, now)
+            return postpone_until_circuit_closes(port.port, claimed, now)
         message = build_message(claimed, connections, transport.get_context_values(claimed))
         attempt = Attempt(
             instance_id=claimed.delivery_id,
@@ -180,7 +184,7 @@ class EndpointManager:
                 _log.warning("the circuit breaker of send port %s could not be stored: %s", port.port.name, unavailable)
                 is_probe = False
             if is_probe:
-                return wait_for_receiver(port.port, claimed, self._clock())
+                return postpone_until_circuit_closes(port.port, claimed, self._clock())
         return self._failures.handle_send_failure(port.port, claimed, connections, error)
 
     def _record_success(self, port: OpenSendPort, connections: ThreadConnections) -> None:

@@ -71,12 +71,14 @@ def limit_to_expiration(delay: timedelta, port: SendPort, claimed: ClaimedMessag
     return delay if left is None else min(delay, left)
 
 
-def wait_for_receiver(port: SendPort, claimed: ClaimedMessage, now: datetime) -> Postponement:
+def postpone_until_circuit_closes(port: SendPort, claimed: ClaimedMessage, now: datetime) -> Postponement:
     """Return a postponement until the circuit breaker of the port is closed, or until the message expires."""
     return Postponement(delay=_get_time_to_expiration(port, claimed, now), paused=True)
 
 
-def wait_for_service_window(port: SendPort, claimed: ClaimedMessage, now: datetime) -> Postponement | Suspension | None:
+def postpone_to_service_window(
+    port: SendPort, claimed: ClaimedMessage, now: datetime
+) -> Postponement | Suspension | None:
     """Return None inside the service window. Outside, return a postponement until it opens, or a suspension if it never
     does."""
     window = choose_transport(port, claimed).settings.service_window

@@ -9,6 +9,7 @@ messagebox.job_runs and decides which jobs are due. So many hosts run the jobs a
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,18 @@ from functools import partial
 from psycopg.rows import dict_row
 
 from postroom.errors import LockTimeout, PostroomError, Unavailable
-from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection, read_blocking, read_value, transaction
+from postroom.messagebox.connection import (
+    IDLE_TIMEOUTS,
+    Connect,
+    Connection,
+    LazyConnection,
+    read_blocking,
+    read_value,
+    transaction,
+)
+from postroom.processes.background_loop import BackgroundLoop
+
+_log = logging.getLogger(__name__)
 
 #: The advisory lock under which jobs run.
 JOB_LOCK = (7001, 1)
@@ -38,6 +50,8 @@ _RECORD = (
 )
 _FOLD_LOCK_TIMEOUT = "500ms"
 _BATCH_SIZE = 10_000
+#: After so many checks in a row that find no due job, a host assumes that another host runs the jobs.
+_MAX_IDLE_CHECKS = 3
 _OBSERVE_SECONDS = 5.0
 #: The instances of one transaction of an operation, and the time that one run of the job takes.
 OPERATION_PIECE = 5_000
@@ -301,3 +315,26 @@ def list_jobs(connection: Connection) -> list[JobListing]:
         JobListing(interval_seconds=job.interval.total_seconds(), **known.get(job.name, {"name": job.name}))
         for job in build_jobs()
     ]
+
+
+class JobLoop:
+    """Runs the jobs that are due, in a host instance. Across all hosts one job runs at a time."""
+
+    def __init__(self, *, connect: Connect, settings: JobSettings) -> None:
+        self._connection = LazyConnection(connect)
+        self._jobs = build_jobs(settings)
+        self._interval = min(job.interval for job in self._jobs).total_seconds()
+        self._idle_checks = 0
+        self.loop = BackgroundLoop("jobs", self._step)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _step(self) -> float:
+        runs = run_due_jobs(self._connection.get(), self._jobs)
+        for run in runs:
+            if run.error:
+                _log.warning("job %s failed: %s", run.name, run.error)
+        self._idle_checks = 0 if runs else self._idle_checks + 1
+        # A host that does not run the jobs checks half as often, to save CPU time.
+        return self._interval if self._idle_checks < _MAX_IDLE_CHECKS else 2 * self._interval

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from unittest.mock import Mock
 
-from postroom.hosts.dequeue.queue_claimer import QueueClaimer
+from postroom.hosts.dequeue.poller import QueueClaimer
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass

@@ -11,8 +11,8 @@ from typing import NoReturn
 import pytest
 
 from postroom.hosts.dequeue.completer import Completer
-from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.subservice import DequeueThread
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension

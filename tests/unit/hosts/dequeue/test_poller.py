@@ -8,8 +8,7 @@ from typing import cast
 
 import pytest
 
-from postroom.hosts.dequeue.poller import Poller
-from postroom.hosts.dequeue.queue_claimer import QueueClaimer
+from postroom.hosts.dequeue.poller import Poller, QueueClaimer
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from tests.support.waiting import wait_until
 from tests.unit.hosts.dequeue.test_slow_services import SLOW, occupied_buffer, of

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from postroom.application import Handler
 from postroom.hosts.dequeue.completer import Completer
-from postroom.hosts.dequeue.dequeue_thread import DequeueThread
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.subservice import DequeueThread
 from postroom.hosts.dequeue.work_buffer import INTERVAL, WorkBuffer
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from tests.support.waiting import PATIENCE, wait_until

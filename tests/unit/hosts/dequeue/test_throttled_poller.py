@@ -10,8 +10,7 @@ from typing import cast
 
 import pytest
 
-from postroom.hosts.dequeue.poller import Poller
-from postroom.hosts.dequeue.queue_claimer import QueueClaimer
+from postroom.hosts.dequeue.poller import Poller, QueueClaimer
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from postroom.messagebox.throttling.states import Throttle, ThrottleState

@@ -236,3 +236,15 @@ def test_taking_several_messages_makes_room_for_a_claimer() -> None:
     buffer.take()
     claimer.join(PATIENCE)
     assert got == [10]
+
+
+def test_threads_that_are_too_many_end() -> None:
+    buffer = unpaused_buffer(10, threads=3)
+    buffer.set_threads(2)
+    buffer.put(claimed(1), 0)
+    assert buffer.take() == ()
+    assert take_seqs(buffer, 1) == [1]
+    assert buffer.take_spare() == ()
+    buffer.set_threads(4)
+    buffer.put(claimed(2), 0)
+    assert take_seqs(buffer, 1) == [2]

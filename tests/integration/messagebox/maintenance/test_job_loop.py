@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from postroom.hosts.job_loop import JobLoop
 from postroom.messagebox.connection import connect
-from postroom.messagebox.maintenance.jobs import JobSettings
+from postroom.messagebox.maintenance.jobs import JobLoop, JobSettings
 from tests.support.box import Box
 
 HOUR = timedelta(hours=1)
