@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.files.file_claimer import FileClaimer, Scan
@@ -54,14 +55,20 @@ class PassiveIntake:
 
 
 def make_intake(
-    connection: Connection, location: ReceiveLocation, home: Path, clock: Clock, *, makes_folder: bool = True
+    connection: Connection,
+    location: ReceiveLocation,
+    home: Path,
+    clock: Clock,
+    *,
+    makes_folder: bool = True,
+    receive_alone: Callable[[FileClaim], bool] | None = None,
 ) -> Intake:
     """Return the intake for the adapter of a location. With ``makes_folder``, create its watched folder if that is
     missing."""
     if location.adapter.is_row_stream:
         return PassiveIntake(connection, location)
     if location.watched_folder:
-        return FileClaimer(connection, location, home, clock, makes_folder=makes_folder)
+        return FileClaimer(connection, location, home, clock, makes_folder=makes_folder, receive_alone=receive_alone)
     return InboxNumbering(connection, location)
 
 

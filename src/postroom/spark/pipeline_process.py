@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DefinitionError, PostroomError, Unavailable
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, Login
@@ -59,6 +60,8 @@ class PipelineProcess:
         self._host = host
         self._login = login
         self._home = home
+        #: Loaded when the first location needs it.
+        self._routing = RoutingTable()
         self._running: dict[uuid.UUID, RunningLocation] = {}
         self._stopping: dict[uuid.UUID, tuple[RunningLocation, threading.Thread]] = {}
         self._sinks = Sinks(session, host, login=login, home=home)
@@ -177,8 +180,10 @@ class PipelineProcess:
         for location_id, location in wanted.items():
             if location_id not in self._running and location_id not in self._stopping:
                 running_class = choose_running_class(location)
-                self._running[location_id] = running_class(self._session, location, login=self._login, home=self._home)
-                self._running[location_id].start()
+                running = running_class(self._session, location, login=self._login, home=self._home)
+                running.routing = self._routing
+                running.start()
+                self._running[location_id] = running
 
     def _check_locations(self) -> None:
         """Check all locations, and start only a few streams at a time. Each starts a Python process that has to answer

@@ -10,6 +10,8 @@ A sender can replace a settled file before the rename: by a symbolic link, a pip
 account. So the status is checked again in the private folder, where no sender can replace the file. Anything except a
 regular file with one name is quarantined: its claim has failed, and it is not opened.
 
+A small file that comes alone is published without a number, by the process that has claimed it.
+
 A crash between any two steps leaves a state that ``scan`` recognises. A row without a file was never renamed. A file
 with an incomplete row settles in the private folder and is claimed then. A file without a row has its interchange id in
 its name.
@@ -55,6 +57,9 @@ _log = logging.getLogger(__name__)
 #: Maximum number of files that are claimed and not yet published. Other files stay in the watched folder.
 MAX_OUTSTANDING = 5_000
 
+#: Maximum size of a file that is received alone.
+_SMALL_FILE = 16_384
+
 _BATCH_SIZE = 500
 _RECOVER_EVERY = timedelta(seconds=2)
 #: The settle time of a file with several names: its sender may be about to remove a temporary name.
@@ -90,8 +95,12 @@ class FileClaimer:
         monotonic: Callable[[], float] = time.monotonic,
         max_outstanding: int = MAX_OUTSTANDING,
         makes_folder: bool = True,
+        receive_alone: Callable[[FileClaim], bool] | None = None,
     ) -> None:
+        """``receive_alone`` receives a small file that comes while no other one waits. It returns False if it did not
+        receive the file, so that the stream has to."""
         self._connection = connection
+        self._receive_alone = receive_alone
         self._location_id = location.location_id
         definition = location.watched_folder
         assert definition is not None, "only locations over folders claim files"
@@ -164,7 +173,8 @@ class FileClaimer:
         ready = ready[:capacity]
         claimed = 0
         for first in range(0, len(ready), _BATCH_SIZE):
-            claimed += self._claim({path: present[path] for path in ready[first : first + _BATCH_SIZE]})
+            files = {path: present[path] for path in ready[first : first + _BATCH_SIZE]}
+            claimed += self._claim(files, is_alone=len(present) == 1 and capacity == self._max_outstanding)
             if self._is_ordered and len(self._moved):
                 break  # a file has changed, and the files after it wait for it
         return claimed
@@ -221,7 +231,7 @@ class FileClaimer:
         self._report(f"{path} cannot be read by this account, so it is not received.")
         return False
 
-    def _claim(self, files: dict[Path, FileStatus]) -> int:
+    def _claim(self, files: dict[Path, FileStatus], *, is_alone: bool) -> int:
         targets = {}
         for path in files:
             interchange_id = uuid.uuid4()
@@ -241,7 +251,31 @@ class FileClaimer:
         self._folders.sync()
         if not_moved:
             file_claims.delete_file_claims(self._connection, not_moved)
+        if is_alone and self._receive_lone_file(*rows[0], *files.values()):
+            return 1
         return self._complete([(targets[path], status) for path, status in files.items()])
+
+    def _receive_lone_file(self, interchange_id: uuid.UUID, name: str, path: Path, status: FileStatus) -> bool:
+        """Receive a moved file without a number. Return False if it has to be completed and numbered.
+
+        It is not tried again after a crash: the file settles in the private folder, and the stream receives it."""
+        if self._receive_alone is None or self._is_ordered or len(self._moved) or status.size > _SMALL_FILE:
+            return False
+        with suppress(FileNotFoundError):
+            if self._read_status(path) == status and not self._reason_for_quarantine(interchange_id, status):
+                inode = None if self._trusts_senders else status.inode
+                size, modified_ns = status.size, status.modified_ns
+                return self._receive_alone(
+                    FileClaim(
+                        interchange_id=interchange_id,
+                        name=name,
+                        path=path,
+                        size=size,
+                        modified_ns=modified_ns,
+                        inode=inode,
+                    )
+                )
+        return False
 
     def _complete(self, moved: Sequence[tuple[tuple[uuid.UUID, Path], FileStatus]]) -> int:
         """Number the moved files that have not changed. No sender can replace them any more."""

@@ -7,23 +7,30 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, Unavailable
 from postroom.messagebox.connection import Connection, LazyConnection, Login
+from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
 from postroom.messagebox.throttling.states import Throttle
+from postroom.pipelines.definition import Format
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
+from postroom.receiving.files.claimed_files import ClaimedFiles
+from postroom.receiving.files.folder_watch import FolderWatch
 from postroom.receiving.intake import Intake, is_drained, is_served_as_configured, make_intake
 from postroom.receiving.intake_once import receive_all
-from postroom.receiving.task import MILLISECONDS
+from postroom.receiving.task import MILLISECONDS, ReceiveTask, Worker, count_outcomes
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
@@ -69,6 +76,8 @@ class RunningLocation:
         self.batches = 0
         #: None while receiving is not throttled.
         self.throttle: Throttle | None = None
+        #: The subscriptions, if this process may receive small files itself. Set before ``start``.
+        self.routing: RoutingTable | None = None
         self._session = session
         self._login = login
         self._home = home
@@ -82,6 +91,10 @@ class RunningLocation:
         self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._run_intake, backoff=_INTAKE_BACKOFF)
         self._intake_connection = LazyConnection(partial(login.connect, "claims"))
         self._intake: Intake | None = None
+        self._watch: FolderWatch | None = None
+        #: The watch has caused the last scan.
+        self._was_woken = False
+        self._counting = threading.Lock()
         #: A scan has opened the watched folder, so that it was there.
         self._has_scanned = False
         self._report = LocationReport()
@@ -252,16 +265,20 @@ class RunningLocation:
                 self._last_batch_id = progress.batchId
                 self.batches += 1
                 tally = progress.observedMetrics[TALLY_METRIC]
-                done = {name: int(tally[name] or 0) for name in TALLY_COLUMNS}
-                self.milliseconds += done.pop(MILLISECONDS)
-                self.counts.update(done)
                 self._query_failures = 0
                 self._failure = None
-                if any(done.values()):
-                    self._rate.add(done["published"])
-                    self._last_batch_at = self._clock()
-                    if not self._once:  # a single run logs the sum of all batches
-                        _log.info("%s: %s", self.location.name, format_tally(done))
+                self._count({name: int(tally[name] or 0) for name in TALLY_COLUMNS})
+
+    def _count(self, done: dict[str, int]) -> None:
+        """Add a tally, of a batch or of a file that was received alone."""
+        with self._counting:
+            self.milliseconds += done.pop(MILLISECONDS)
+            self.counts.update(done)
+            if any(done.values()):
+                self._rate.add(done["published"])
+                self._last_batch_at = self._clock()
+                if not self._once:  # a single run logs the sum of all batches
+                    _log.info("%s: %s", self.location.name, format_tally(done))
 
     # -- the intake --------------------------------------------------------------------------------------------
 
@@ -271,6 +288,7 @@ class RunningLocation:
             return self._scan(self._intake_connection.get())
         except Exception:
             self._intake = None
+            self._close_watch()
             self._intake_connection.close()
             raise
 
@@ -282,8 +300,15 @@ class RunningLocation:
                     return _STANDBY_SECONDS  # it is about to be replaced
                 makes_folder = not self._has_scanned
                 self._intake = make_intake(
-                    connection, self.location, self._home, self._clock, makes_folder=makes_folder
+                    connection,
+                    self.location,
+                    self._home,
+                    self._clock,
+                    makes_folder=makes_folder,
+                    receive_alone=self._prepare_to_receive_alone(connection),
                 )
+                if self.location.watched_folder is not None:
+                    self._watch = FolderWatch(self.location.watched_folder.folder(self._home))
             scan = self._intake.scan()
             self._has_scanned = self._has_scanned or scan.active
         except MessageBoxUnavailable:
@@ -298,7 +323,47 @@ class RunningLocation:
             return _STANDBY_SECONDS
         self._is_served_here.set()
         self._report.store(connection, self.get_progress())
-        return max(self._intake.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS)
+        seconds = max(self._intake.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS)
+        if self._watch is None or self._was_woken or scan.claimed or scan.more:
+            # While many files come, each scan claims several, and files that do not match cause few scans.
+            self._was_woken = False
+            return seconds
+        self._was_woken = self._watch.wait(seconds)
+        return 0.0
+
+    def _prepare_to_receive_alone(self, connection: Connection) -> Callable[[FileClaim], bool] | None:
+        """Return what receives a small file in this process, if the location has no code that could block or end it: no
+        components and no maps. A worker of Spark isolates those."""
+        location = self.location
+        if self.routing is None or location.adapter.reads_rows or location.has_maps:
+            return None
+        if not isinstance(location.pipeline, Format):
+            return None
+        receiver = Receiver(connection, self.routing)
+        receiver.catch_up()
+        worker = Worker(connection=connection, receiver=receiver, connect=partial(self._login.connect, "attempts"))
+        source = ClaimedFiles(location=location, home=self._home.absolute())
+        task = ReceiveTask(source=source, paced=True, process="pipeline process")
+
+        def receive(claim: FileClaim) -> bool:
+            if self.throttle is not None:
+                return False
+            try:
+                received = task.receive(worker, [claim])
+            except MessageBoxUnavailable:
+                raise
+            except Exception as error:
+                _log.warning("%s: %s is left to the stream: %s", location.name, claim.name, format_reason(error))
+                return False
+            self._count(count_outcomes(received))
+            return True
+
+        return receive
+
+    def _close_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = None
 
     def _stop_intake(self) -> None:
         self._intake_loop.stop()
@@ -308,6 +373,7 @@ class RunningLocation:
                 self._report.delete(self._intake_connection.get(), self.location.location_id)
                 self._intake.release()
         self._intake = None
+        self._close_watch()
         self._intake_connection.close()
         self._intake_stopped.set()
 

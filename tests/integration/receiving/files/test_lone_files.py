@@ -1,0 +1,117 @@
+"""A small file that comes alone is received by the process that has claimed it, and not by the stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.routing.table import RoutingTable
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.ports.receive_locations import ReceiveLocation
+from postroom.receiving.files.claimed_files import ClaimedFiles
+from postroom.receiving.files.file_claimer import FileClaimer
+from postroom.receiving.task import ReceiveTask, Worker
+from tests.integration.receiving.files.conftest import MakeClaimer, MovedClock, WatchedLocation
+from tests.support.box import Box
+from tests.support.file_location import add_file_location
+
+ORDER = b'{"region": "EU"}'
+
+
+class LoneFiles:
+    """Receives as a pipeline process does, or leaves the file to the stream."""
+
+    def __init__(self, connection: Connection, location: ReceiveLocation, home: Path) -> None:
+        receiver = Receiver(connection, RoutingTable())
+        self._worker = Worker(connection=connection, receiver=receiver, connect=lambda: connection)
+        self._task = ReceiveTask(source=ClaimedFiles(location=location, home=home))
+        self.names: list[str] = []
+        self.error: BaseException | None = None
+        self.receives = True
+
+    def __call__(self, claim: FileClaim) -> bool:
+        self.names.append(claim.name)
+        if self.error is not None:
+            raise self.error
+        if self.receives:
+            self._task.receive(self._worker, [claim])
+        return self.receives
+
+
+@pytest.fixture
+def lone_files(box: Box, location: ReceiveLocation, tmp_path: Path) -> LoneFiles:
+    return LoneFiles(box.connection, location, tmp_path)
+
+
+@pytest.fixture
+def claimer(make_claimer: MakeClaimer, lone_files: LoneFiles) -> FileClaimer:
+    return make_claimer(receive_alone=lone_files)
+
+
+def test_a_lone_file_is_published_and_removed_by_the_scan_that_claims_it(
+    box: Box, watched: WatchedLocation, lone_files: LoneFiles
+) -> None:
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    assert lone_files.names == ["a.json"]
+    assert box.queued() == {"Everything": 1}
+    assert (box.count("file claims"), watched.claimed()) == (0, [])
+    assert list(watched.claimer.private_folder.iterdir()) == []
+
+
+def test_several_files_are_left_to_the_stream(watched: WatchedLocation, lone_files: LoneFiles) -> None:
+    for name in ("a.json", "b.json"):
+        (watched.folder / name).write_bytes(ORDER)
+    watched.claim_all()
+    assert lone_files.names == []
+    (watched.folder / "c.json").write_bytes(ORDER)
+    watched.claim_all()
+    assert lone_files.names == [], "two files wait for the stream"
+    assert len(watched.claimed()) == 3
+
+
+def test_a_large_file_is_left_to_the_stream(watched: WatchedLocation, lone_files: LoneFiles) -> None:
+    (watched.folder / "a.json").write_bytes(b" " * 16_384 + ORDER)
+    watched.claim_all()
+    assert (lone_files.names, len(watched.claimed())) == ([], 1)
+
+
+def test_a_file_of_an_ordered_location_is_left_to_the_stream(
+    box: Box, folder: Path, make_claimer: MakeClaimer, clock: MovedClock, lone_files: LoneFiles
+) -> None:
+    ordered = add_file_location(box, folder, name="ordered", pattern="*.json", settle=1.0, order="name")
+    claimer = make_claimer(ordered, receive_alone=lone_files)
+    (folder / "a.json").write_bytes(ORDER)
+    claimer.scan()
+    clock.move(3)
+    assert claimer.scan().claimed == 1
+    assert lone_files.names == []
+
+
+def test_a_file_that_is_not_received_alone_is_numbered_for_the_stream(
+    box: Box, watched: WatchedLocation, lone_files: LoneFiles
+) -> None:
+    lone_files.receives = False
+    (watched.folder / "a.json").write_bytes(ORDER)
+    watched.claim_all()
+    assert (lone_files.names, len(watched.claimed())) == (["a.json"], 1)
+    watched.receive()
+    assert box.queued() == {"Everything": 1}
+
+
+def test_a_file_that_ends_the_process_is_received_by_the_stream_after_the_restart(
+    box: Box, watched: WatchedLocation, make_claimer: MakeClaimer, lone_files: LoneFiles
+) -> None:
+    lone_files.error = KeyboardInterrupt()
+    (watched.folder / "a.json").write_bytes(ORDER)
+    with pytest.raises(KeyboardInterrupt):
+        watched.claim_all()
+    watched.claimer.release()
+    restarted = make_claimer(receive_alone=lone_files)
+    watched.run(claimer=restarted)
+    assert lone_files.names == ["a.json"], "it is not tried again"
+    assert box.queued() == {"Everything": 1}
+    assert box.count("file claims") == 0
