@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from postroom.messagebox.connection import Connection, read_blocking, read_records, read_value
@@ -43,9 +44,9 @@ class DeployedOrchestration:
     file: str
     code: str
     filter: str | None
-    convoy: tuple[str, ...]
+    convoy: Sequence[str]
     ordered: bool
-    correlations: tuple[tuple[str, ...], ...]
+    correlations: Sequence[Sequence[str]]
     priority: int
     is_newest: bool
     state: OrchestrationState
@@ -95,31 +96,9 @@ class JournalEntry:
 
 def read_orchestrations(connection: Connection, *, host_id: int | None = None) -> list[DeployedOrchestration]:
     """Return the deployed orchestrations, all or those of a host."""
-    rows = connection.execute(statement("queries/read_orchestrations"), {"host_id": host_id})
-    return [_build_deployed(*row) for row in rows]
-
-
-def _build_deployed(
-    service_id: uuid.UUID, application_id: uuid.UUID, host_id: int, name: str, version: int, file: str, *rest: Any
-) -> DeployedOrchestration:
-    code, filter, convoy, ordered, correlations, priority, is_newest, state, subscription_id = rest
-    return DeployedOrchestration(
-        service_id=service_id,
-        application_id=application_id,
-        host_id=host_id,
-        name=name,
-        version=version,
-        file=file,
-        code=code,
-        filter=filter,
-        convoy=tuple(convoy),
-        ordered=ordered,
-        correlations=tuple(tuple(keys) for keys in correlations),
-        priority=priority,
-        is_newest=is_newest,
-        state=OrchestrationState(state),
-        subscription_id=subscription_id,
-    )
+    with connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(statement("queries/read_orchestrations"), {"host_id": host_id}).fetchall()
+    return [DeployedOrchestration(**row | {"state": OrchestrationState(row["state"])}) for row in rows]
 
 
 def count_orchestration_instances(connection: Connection, application: str) -> dict[uuid.UUID, int]:

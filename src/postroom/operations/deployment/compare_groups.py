@@ -11,7 +11,8 @@ from postroom.filters.text import format_filter
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup
 from postroom.operations.deployment.deployed import Deployed
-from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
+from postroom.operations.deployment.differences import find_plain_differences
+from postroom.operations.deployment.plan import Action, ChangeKind, PlanStep
 
 
 def plan_groups(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
@@ -25,15 +26,10 @@ def plan_groups(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
         known = deployed.send_port_groups.get(group.name)
         if known is None:
             filter_text = "without a filter" if group.filter is None else f"filter: {format_filter(group.filter)}"
-            note = f"{group.state}, {filter_text}; members: {_format_value(list(group.members))}"
+            note = f"{group.state}, {filter_text}; members: {', '.join(group.members) or 'none'}"
             yield PlanStep(kind=ChangeKind.SEND_PORT_GROUP, name=group.name, action=Action.CREATE, note=note)
             continue
-        before, after = _deployed_fields(known), group_fields(group)
-        differences = tuple(
-            Difference(field=field, before=_format_value(before[field]), after=_format_value(after[field]))
-            for field in after
-            if before[field] != after[field]
-        )
+        differences = find_plain_differences(group_fields(group), _deployed_fields(known))
         state = known.state.name.lower()
         yield PlanStep(
             kind=ChangeKind.SEND_PORT_GROUP,
@@ -56,12 +52,6 @@ def group_fields(group: SendPortGroupDefinition) -> dict[str, Any]:
 def _deployed_fields(group: SendPortGroup) -> dict[str, Any]:
     members = sorted(member.port_name for member in group.members)
     return {"members": members, "filter": group.filter, "description": group.description}
-
-
-def _format_value(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
-    return "none" if value is None else str(value)
 
 
 def find_group_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:

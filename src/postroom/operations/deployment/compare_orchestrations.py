@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from postroom.application import ApplicationDefinition, OrchestrationDefinition
@@ -10,7 +11,9 @@ from postroom.errors import Problem, format_count, suggest_names
 from postroom.filters.text import format_filter
 from postroom.messagebox.orchestrations import DeployedOrchestration, format_name
 from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.differences import find_plain_differences
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
+from postroom.operations.orchestrations.enlistment import to_columns
 from postroom.properties import dotted_name, split_key
 
 
@@ -28,17 +31,14 @@ def plan_orchestrations(definition: ApplicationDefinition, deployed: Deployed) -
     for one in definition.orchestrations:
         known = deployed.orchestrations.get((one.name, one.version))
         name = format_name(one.name, one.version)
-        after = declared_fields(definition, one)
         if known is None:
-            note = f"{one.state}, {after['activate'] or 'is started by other orchestrations'}"
-            note = "; ".join([note, *_describe_lost_convoys(one, deployed)])
+            activate = "is started by other orchestrations" if one.filter is None else format_filter(one.filter)
+            note = "; ".join([f"{one.state}, {activate}", *_describe_lost_convoys(one, deployed)])
             yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=name, action=Action.CREATE, note=note)
             continue
-        before = _deployed_fields(known, deployed.host_name(known.host_id))
-        differences = tuple(
-            Difference(field=field, before=_format_value(before[field]), after=_format_value(after[field]))
-            for field in after
-            if before[field] != after[field]
+        built = replace(known, **to_columns(one), is_newest=is_newest(definition, one))
+        differences = find_plain_differences(
+            _list_fields(built, one.host), _list_fields(known, deployed.host_name(known.host_id))
         )
         yield PlanStep(
             kind=ChangeKind.ORCHESTRATION,
@@ -59,32 +59,18 @@ def _describe_lost_convoys(one: OrchestrationDefinition, deployed: Deployed) -> 
             yield f"{format_count(running, 'instance')} of version {version} would get no more messages of the convoy"
 
 
-def declared_fields(definition: ApplicationDefinition, one: OrchestrationDefinition) -> dict[str, Any]:
-    """Return the stored fields of a declared orchestration. Its state belongs to the operator."""
-    return {
-        "host": one.host.lower(),
-        "file": one.file,
-        "code": one.code,
-        "activate": None if one.filter is None else format_filter(one.filter),
-        "convoy": [prop.dotted_name for prop in one.convoy],
-        "ordered": one.ordered,
-        "correlations": [" and ".join(prop.dotted_name for prop in properties) for properties in one.correlations],
-        "priority": one.priority,
-        "newest version": is_newest(definition, one),
-    }
-
-
-def _deployed_fields(known: DeployedOrchestration, host: str) -> dict[str, Any]:
+def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
+    """Return the stored fields of an orchestration, declared or deployed. Its state belongs to the operator."""
     return {
         "host": host.lower(),
-        "file": known.file,
-        "code": known.code,
-        "activate": known.filter,
-        "convoy": [dotted_name(*split_key(key)) for key in known.convoy],
-        "ordered": known.ordered,
-        "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in known.correlations],
-        "priority": known.priority,
-        "newest version": known.is_newest,
+        "file": one.file,
+        "code": one.code,
+        "activate": one.filter,
+        "convoy": [dotted_name(*split_key(key)) for key in one.convoy],
+        "ordered": one.ordered,
+        "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in one.correlations],
+        "priority": one.priority,
+        "newest version": one.is_newest,
     }
 
 
@@ -102,14 +88,6 @@ def _describe_change(
             f"{format_count(running, 'instance')} of this version: those whose journal does not fit are suspended"
         )
     return "; ".join(notes)
-
-
-def _format_value(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None else str(value)
 
 
 def find_orchestration_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from postroom.errors import format_count
@@ -34,6 +35,19 @@ def find_differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tupl
         # They follow from the columns and options of the reader.
         found = [one for one in found if one.field not in ("pipeline columns", "pipeline source")]
     return tuple(found)
+
+
+def find_plain_differences(declared: Mapping[str, object], deployed: Mapping[str, object]) -> tuple[Difference, ...]:
+    """Return the fields that differ. Their values are flags, numbers, texts and lists of texts."""
+    return tuple(
+        Difference(field=field, before=_format_plain(deployed[field]), after=_format_plain(after))
+        for field, after in declared.items()
+        if deployed[field] != after
+    )
+
+
+def _format_plain(value: object) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else describe_value(value)
 
 
 def _find_nested_differences(field: str, before: object, after: object) -> list[Difference]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from typing import Any
 
 from postroom.application import OrchestrationDefinition
-from postroom.filters.text import format_filter, parse
+from postroom.filters.text import parse
 from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.configuration.properties import read_deployed_properties
 from postroom.messagebox.connection import Connection
@@ -54,16 +55,8 @@ def deploy_orchestration(
         id=new_id if known is None else known.service_id,
         application_id=application_id,
         host_id=host_id,
-        name=declared.name,
-        version=declared.version,
-        file=declared.file,
-        code=declared.code,
-        filter=None if declared.filter is None else format_filter(declared.filter),
-        convoy=[prop.key for prop in declared.convoy],
-        ordered=declared.ordered,
-        correlations=[[prop.key for prop in properties] for properties in declared.correlations],
-        priority=declared.priority,
         is_newest=is_newest,
+        **to_columns(declared),
     )
     # Now: a new type changes the routing, and an instance must not wait for the exclusive routing lock.
     for keys in (*stored.correlations, *_RUNTIME_CORRELATIONS):
@@ -72,6 +65,15 @@ def deploy_orchestration(
         stored = enlist_orchestration(connection, stored)
     if state is _STARTED:
         start_service(connection, "orchestration", stored.service_id)
+
+
+def to_columns(declared: OrchestrationDefinition) -> dict[str, Any]:
+    """Return what is stored of a declared orchestration, by the names of the columns."""
+    return {
+        **declared.model_dump(include={"name", "version", "file", "code", "filter", "ordered", "priority"}),
+        "convoy": [prop.key for prop in declared.convoy],
+        "correlations": [[prop.key for prop in properties] for properties in declared.correlations],
+    }
 
 
 def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
