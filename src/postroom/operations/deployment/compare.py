@@ -17,14 +17,6 @@ from postroom.application.checks.shared_endpoints import shared_endpoint_problem
 from postroom.errors import Problem, sort_problems
 from postroom.filters.text import format_filter
 from postroom.operations.deployment.backlog import Backlog, describe_backlog, describe_restored
-from postroom.operations.deployment.compare_groups import find_group_problems, plan_groups
-from postroom.operations.deployment.compare_hosts import find_host_problems, plan_hosts
-from postroom.operations.deployment.compare_orchestrations import (
-    find_bound_port_problems,
-    find_orchestration_problems,
-    find_orchestration_removal_problems,
-    plan_orchestrations,
-)
 from postroom.operations.deployment.declared_fields import (
     AUTHENTICATION,
     ORDERED,
@@ -35,9 +27,17 @@ from postroom.operations.deployment.declared_fields import (
 )
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.differences import find_differences
+from postroom.operations.deployment.hosts import find_host_problems, plan_hosts
+from postroom.operations.deployment.orchestrations import (
+    find_bound_port_problems,
+    find_orchestration_problems,
+    find_orchestration_removal_problems,
+    plan_orchestrations,
+)
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
 from postroom.operations.deployment.removals import describe_orphans, find_backlog_problems, find_removal_problems
 from postroom.operations.deployment.renames import Renames
+from postroom.operations.deployment.send_port_groups import find_group_problems, plan_groups
 from postroom.ports.receive_locations import build_receive_location
 from postroom.ports.send_ports import build_send_port
 from postroom.system_properties import SYSTEM_PROPERTIES

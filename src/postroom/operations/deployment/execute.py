@@ -17,12 +17,12 @@ from postroom.messagebox.orchestrations import delete_orchestration, format_name
 from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.backlog import Backlog
-from postroom.operations.deployment.compare_orchestrations import is_newest
 from postroom.operations.deployment.declared_fields import CIRCUIT_BREAKER, ORDERED, TWO_WAY
 from postroom.operations.deployment.deployed import Deployed
-from postroom.operations.deployment.execute_groups import remove_groups_and_members, store_group
-from postroom.operations.deployment.execute_hosts import store_hosts
+from postroom.operations.deployment.hosts import store_hosts
+from postroom.operations.deployment.orchestrations import is_newest
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan, PlanStep
+from postroom.operations.deployment.send_port_groups import remove_groups_and_members, store_group
 from postroom.operations.orchestrations.enlistment import deploy_orchestration, unenlist_orchestration
 from postroom.operations.ports.enlistment import (
     enlist_port,

@@ -1,4 +1,4 @@
-"""Compare the hosts that an application declares with the deployed ones, and check what may run on them."""
+"""Compare the hosts that an application declares with the deployed ones, check what may run on them, and store them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from postroom.application.handler import Direction, Handler, describe_handlers
 from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
+from postroom.messagebox.configuration.hosts import (
+    read_hosts,
+    set_isolated,
+    set_trusted,
+    store_application_properties,
+)
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.migrate import create_host
+from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.deployment.deployed import Deployed
-from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
+from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
+from postroom.ports.handlers import store_handlers
 from postroom.properties import dotted_name, split_key
 
 _ISOLATED = "An isolated host only receives, by HTTP or with adapters that it polls."
@@ -173,3 +183,21 @@ def _list_endpoints(application: ApplicationDefinition) -> Iterator[_Endpoint]:
                 direction="receive",
                 position=location.position,
             )
+
+
+def store_hosts(connection: Connection, definition: ApplicationDefinition, deployed: Deployed, plan: Plan) -> None:
+    """Create the new hosts, and store the settings of new and changed hosts."""
+    has_default = any(host.is_default for host in deployed.hosts.values())
+    for step in plan.select(ChangeKind.HOST, Action.CREATE):
+        create_host(connection, step.name, is_default=not has_default and step.name == DEFAULT_HOST)
+    known = {host.name.lower(): host for host in read_hosts(connection)}
+    for step in plan.select(ChangeKind.HOST, Action.CREATE, Action.CHANGE):
+        host = known[step.name.lower()]
+        settings = resolve_host_settings(definition, deployed, host.name)
+        if settings.trusted is not host.trusted:
+            set_trusted(connection, host.host_id, trusted=settings.trusted)
+        if settings.isolated is not host.isolated:
+            set_isolated(connection, host.host_id, isolated=settings.isolated)
+        store_handlers(connection, host.host_id, settings.handlers or ())
+        store_application_properties(connection, host.host_id, settings.properties)
+        store_thresholds(connection, host.host_id, settings.throttling)
