@@ -7,7 +7,8 @@ raised, and the host suspends the row again with the new reason.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class ResumedInbound:
                 self._receive(connection, claimed, message, complete)
             else:
                 publisher = Publisher(connection, self._routing)
-                publisher.run(lambda matcher: _build_batch(claimed, message, matcher), before=complete)
+                publisher.run(partial(ResumedMessage, claimed, message), before=complete)
         except Unroutable as failure:
             if claimed.task != QueueTask.REROUTE and has_routing_failure_report(failure.context):
                 failure.report_id = self._get_or_write_report(connection, claimed.instance_id, failure)
@@ -82,7 +83,28 @@ class ResumedInbound:
 
 
 class ResumedMessage(StoredMessageBatch):
-    """A suspended message that is published to its current subscribers, with its stored context (ADR 0020)."""
+    """A suspended message that is published to its current subscribers, with its stored context (ADR 0020).
+
+    A rerouted message is that of one subscriber. Subscribers that it was routed to before do not get it again: it goes
+    to subscriptions that were created since, and to the subscription of its own service that it is a copy for."""
+
+    def __init__(self, claimed: ClaimedMessage, message: Message, matcher: Matcher) -> None:
+        super().__init__(message, uuid.uuid4(), matcher)
+        self._claimed = claimed
+        self._is_rerouted = claimed.task == QueueTask.REROUTE
+
+    def find_subscribers(self, connection: Connection) -> MatchResult:
+        matches = super().find_subscribers(connection)
+        if not self._is_rerouted:
+            return matches
+        new = find_new_subscriptions(
+            connection,
+            matches.subscription_ids.tolist(),
+            seq=self._claimed.seq,
+            service_id=self._claimed.service_id,
+            group=self._claimed.group,
+        )
+        return matches.select(np.isin(matches.subscription_ids, np.array(new, dtype=np.int64)))
 
     def match(self, connection: Connection) -> int:
         if super().match(connection) is None:
@@ -91,45 +113,17 @@ class ResumedMessage(StoredMessageBatch):
         return self.matches.version
 
     def _build_failure(self) -> Unroutable:
-        return _still_unroutable(self.message.context, self.matches.unauthorised_hosts.get(0, ()))
-
-
-class ReroutedMessage(ResumedMessage):
-    """The message of one subscriber, published again. Subscribers that it was routed to before do not get it again:
-    it goes to subscriptions that were created since, and to the subscription of its own service that it is a copy
-    for."""
-
-    def __init__(self, claimed: ClaimedMessage, message: Message, matcher: Matcher) -> None:
-        super().__init__(message, uuid.uuid4(), matcher)
-        self._routed_before = {"seq": claimed.seq, "service": claimed.service_id, "group": claimed.group}
-
-    def find_subscribers(self, connection: Connection) -> MatchResult:
-        matches = super().find_subscribers(connection)
-        matched = matches.subscription_ids
-        new = find_new_subscriptions(connection, matched.tolist(), routed=self._routed_before)
-        return matches.select(np.isin(matched, np.array(new, dtype=np.int64)))
-
-    def _build_failure(self) -> Unroutable:
-        if self.matches.unauthorised_hosts:
-            return super()._build_failure()
-        return Unroutable(
-            "The message was not rerouted: it was routed to every subscription that matches it before.",
-            self.message.context,
-            hint="Enlist a port whose filter matches it, and resume the instance. Or terminate it.",
-        )
-
-
-def _build_batch(claimed: ClaimedMessage, message: Message, matcher: Matcher) -> ResumedMessage:
-    if claimed.task == QueueTask.REROUTE:
-        return ReroutedMessage(claimed, message, matcher)
-    return ResumedMessage(message, uuid.uuid4(), matcher)
-
-
-def _still_unroutable(context: Context, unauthorised_hosts: Collection[str]) -> Unroutable:
-    if not unauthorised_hosts:
+        context, unauthorised_hosts = self.message.context, self.matches.unauthorised_hosts.get(0, ())
+        if unauthorised_hosts:
+            failure = routing_failure(context.get(BTS.MessageType), context.predicates, unauthorised_hosts)
+            return Unroutable(failure.what, context, why=failure.why, hint=failure.hint)
+        if self._is_rerouted:
+            return Unroutable(
+                "The message was not rerouted: it was routed to every subscription that matches it before.",
+                context,
+                hint="Enlist a port whose filter matches it, and resume the instance. Or terminate it.",
+            )
         return Unroutable("The message still could not be routed because no subscribers were found.", context)
-    failure = routing_failure(context.get(BTS.MessageType), context.predicates, unauthorised_hosts)
-    return Unroutable(failure.what, context, why=failure.why, hint=failure.hint)
 
 
 def _find_location(connection: Connection, location_id: uuid.UUID | None) -> ReceiveLocation:

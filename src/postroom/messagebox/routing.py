@@ -6,7 +6,7 @@ The columns of a subscription are those of ``Subscriber.from_row`` in ``agent/ro
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from postroom.messagebox.connection import Connection, read_blocking, read_value
@@ -138,10 +138,13 @@ def find_subscribers(
     return version, rows
 
 
-def find_new_subscriptions(connection: Connection, ids: list[int], *, routed: Mapping[str, object]) -> list[int]:
-    """Return the subscriptions that a message was not routed to before. ``routed`` has its ``seq``, ``service`` and
-    ``group``."""
-    rows = connection.execute(statement("queries/find_new_subscriptions"), {"ids": ids, **routed})
+def find_new_subscriptions(
+    connection: Connection, ids: list[int], *, seq: int, service_id: uuid.UUID | None, group: str | None
+) -> list[int]:
+    """Return those of some subscriptions that the copy of a message for a service was not routed to before."""
+    rows = connection.execute(
+        statement("queries/find_new_subscriptions"), {"ids": ids, "seq": seq, "service": service_id, "group": group}
+    )
     return [subscription_id for (subscription_id,) in rows]
 
 
