@@ -39,6 +39,11 @@ up: $(INSTALLED)  ## Run the example until Ctrl-C (APP=app.py DIR=home to run an
 .PHONY: test
 test: check tests  ## Run what CI runs: check, then all tests (TESTS=tests/unit for some)
 
+.PHONY: quick
+quick: check  ## Run check and the unit tests, in less than 90 seconds
+	@echo "==> Unit tests"
+	@$(PY) -m pytest -n 2 tests/unit
+
 .PHONY: tests
 tests: $(INSTALLED)
 	@echo "==> Tests"

@@ -12,6 +12,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 
 from tests.support.pages import ROOT
 
@@ -41,19 +42,21 @@ def find_cited(text: str) -> Iterator[str]:
             last = number
 
 
+@cache
 def find_proofs() -> dict[str, list[str]]:
     """Return the tests of each cited item: those that cite it themselves, or otherwise the modules that do."""
     tests: dict[str, list[str]] = defaultdict(list)
     modules: dict[str, list[str]] = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
+        lines = source.splitlines()
         module = ast.parse(source)
         name = path.relative_to(TESTS).as_posix()
         for item in dict.fromkeys(find_cited(ast.get_docstring(module) or "")):
             modules[item].append(name)
         for node in ast.walk(module):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                text = ast.get_source_segment(source, node) or ""
+                text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
                 for item in dict.fromkeys(find_cited(text)):
                     tests[item].append(f"{name}::{node.name}")
     return modules | tests

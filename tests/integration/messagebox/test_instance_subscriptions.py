@@ -321,7 +321,7 @@ def test_a_host_cannot_change_the_subscriptions_of_another_host(box: Box, subscr
                 call()
         assert other.complete(connection, instance) == []
         assert not other.stop_waiting(connection, instance, Region == "EU")
-    assert box.count_rows("subscriptions") == 2
+    assert box.count("subscriptions") == 2
 
 
 def test_a_predicate_that_is_added_after_its_subscription_is_rejected(box: Box) -> None:

@@ -63,7 +63,7 @@ def test_each_port_state_allows_its_transitions(box: Box) -> None:
         ports.start(box.connection, "P")
     ports.stop(box.connection, "P")
     ports.unenlist(box.connection, "P")
-    assert box.count_rows("subscriptions") == 0
+    assert box.count("subscriptions") == 0
     with pytest.raises(NotFound, match="There is no send port 'Q'"):
         ports.start(box.connection, "Q")
 
