@@ -339,8 +339,8 @@ class RunningLocation:
             return None
         if not isinstance(location.pipeline, Format):
             return None
+        # It reads the subscriptions at the first file: the stream must be able to start while they are locked.
         receiver = Receiver(connection, self.routing)
-        receiver.catch_up()
         worker = Worker(connection=connection, receiver=receiver, connect=partial(self._login.connect, "attempts"))
         source = ClaimedFiles(location=location, home=self._home.absolute())
         task = ReceiveTask(source=source, paced=True, process="pipeline process")
