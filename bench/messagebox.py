@@ -7,6 +7,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,17 +16,24 @@ from psycopg.types.json import Jsonb
 from postroom import Throttling, pipelines
 from postroom.adapters import File
 from postroom.adapters.contract import AdapterDefinition
-from postroom.application import SendPortDefinition
+from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
 from postroom.filters.expression import Filter
 from postroom.maps.port_maps import NO_MAPS
+from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
+from postroom.messagebox.configuration.services import set_service_state
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
 from postroom.messagebox.subscriptions import create_subscription, deploy_property
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
-from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.ports.receive_locations import (
+    ReceiveLocation,
+    build_receive_location,
+    read_receive_locations,
+    store_receive_location,
+)
 from postroom.ports.send_ports import build_send_port, store_send_port
 from postroom.properties import Property
 from postroom.system_properties import SYSTEM_PROPERTIES
@@ -78,14 +86,15 @@ class MeasuredBox:
         (self.home / "in").mkdir(parents=True, exist_ok=True)
         application = self.one("INSERT INTO applications (name, definition) VALUES ('bench', '{}') RETURNING id")
         port = self.one("INSERT INTO receive_ports (application_id, name) VALUES (%s, 'In') RETURNING id", application)
-        self.connection.execute(
-            "INSERT INTO receive_locations (receive_port_id, host_id, name, adapter, pipeline, uri)"
-            " VALUES (%s, %s, 'in', %s, %s, 'file:///in/*.jsonl')",
-            (
-                *(port, self.host.host_id),
-                *(Jsonb(adapter.model_dump(mode="json")), Jsonb(pipeline.model_dump(mode="json"))),
-            ),
+        location = build_receive_location(
+            ReceivePortDefinition(name="In"),
+            ReceiveLocationDefinition(name="in", adapter=adapter, pipeline=pipeline, host=self.host.name),
+            location_id=uuid.uuid4(),
+            port_id=uuid.UUID(str(port)),
+            host_id=self.host.host_id,
+            home=self.home,
         )
+        store_receive_location(self.connection, replace(location, uri="file:///in/*.jsonl"))
 
     def add_send_port(self, name: str, adapter: AdapterDefinition, filter: Filter | None = None) -> uuid.UUID:
         """Add a started send port, with a subscription if it has a filter."""
@@ -97,6 +106,7 @@ class MeasuredBox:
             port = build_send_port(definition, port_id=port_id, host_id=self.host.host_id, home=self.home)
             store_send_port(self.connection, port, application_id)
             self.connection.execute("UPDATE send_ports SET state = 3 WHERE id = %s", (port_id,))
+            set_service_state(self.connection, port_id, PortState.STARTED)
             if filter is not None:
                 self._subscribe(port_id, name, filter)
         return port_id

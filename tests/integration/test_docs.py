@@ -50,7 +50,9 @@ def test_the_documentation_lists_exactly_the_existing_tables(deployed: str) -> N
 def test_the_documentation_lists_exactly_the_existing_functions(deployed: str) -> None:
     with connect(deployed) as connection:
         existing = _read_names(
-            connection, "SELECT proname FROM pg_proc WHERE pronamespace = 'messagebox'::regnamespace"
+            connection,
+            "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
+            " WHERE n.nspname IN ('messagebox', 'management')",
         )
     assert _find_documented(r"[a-z][a-z0-9_<>]*") == _replace_host(existing)
 

@@ -30,6 +30,7 @@ from postroom.application import (
 )
 from postroom.message import Bytes, Context
 from postroom.messagebox.configuration.hosts import Host, read_hosts
+from postroom.messagebox.configuration.services import Service, remove_service, store_service
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import deploy_property
@@ -162,6 +163,8 @@ class Box(Contents):
             "INSERT INTO send_port_groups (application_id, name, filter) VALUES (%s, %s, %s) RETURNING id",
             *(self._application, name, filter),
         )
+        service = Service(id=group_id, kind="send port group", application="t", name=name, port_name=name)
+        store_service(self.connection, service)
         self.connection.execute(
             "INSERT INTO send_port_group_members (group_id, port_id)"
             " SELECT %s, id FROM send_ports WHERE name = ANY (%s)",
@@ -172,6 +175,20 @@ class Box(Contents):
         elif state == "stopped":
             groups.enlist(self.connection, name)
         return group_id
+
+    def move_service(self, name: str, host: Host) -> None:
+        """Move a send port or receive location to another host, as a deployment does."""
+        for table in ("send_ports", "receive_locations"):
+            self.connection.execute(f"UPDATE {table} SET host_id = %s WHERE name = %s", (host.host_id, name))
+        self.connection.execute(
+            "UPDATE services SET former_host_ids = ARRAY[host_id], host_id = %s WHERE name = %s", (host.host_id, name)
+        )
+
+    def remove_services(self) -> None:
+        """Remove all send ports and receive locations. Their instances stay."""
+        for table in ("send_ports", "receive_locations"):
+            for (service_id,) in self.connection.execute(f"DELETE FROM {table} RETURNING id").fetchall():
+                remove_service(self.connection, service_id)
 
     def agent(
         self, *, warm: bool = True, connection: Connection | None = None, is_engine: bool = False

@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from postroom.message import Context
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.configuration.services import delete_service, remove_service
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instance_states import InstanceState
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
@@ -57,7 +58,6 @@ Countable = Literal[
     "received stream units",
     "receive locations",
     "received orchestration messages",
-    "removed services",
     "responses to callers",
     "routing failure reports",
     "routing version",
@@ -127,7 +127,6 @@ _COUNTED: dict[Countable, LiteralString] = {
     "received stream units": "stream_units JOIN (SELECT DISTINCT unit FROM receipts) AS received USING (unit)",
     "receive locations": "receive_locations",
     "received orchestration messages": "orchestration_messages WHERE consumed_in IS NOT NULL",
-    "removed services": "removed_services",
     "responses to callers": "work_queue WHERE for_host_instance IS NOT NULL",
     "routing failure reports": "suspended_queue WHERE cause = 3",
     "routing version": "routing_version",
@@ -384,7 +383,13 @@ class Contents:
         return int(self.one(f"SELECT count(*) FROM {table}"))
 
     def delete_all(self, what: Countable) -> None:
-        self.connection.execute(sql.SQL("DELETE FROM {}").format(sql.SQL(_COUNTED[what])))
+        deleted = sql.SQL("DELETE FROM {}").format(sql.SQL(_COUNTED[what]))
+        if what not in ("send ports", "receive locations", "send port groups"):
+            self.connection.execute(deleted)
+            return
+        remove = delete_service if what == "send port groups" else remove_service
+        for (service_id,) in self.connection.execute(deleted + sql.SQL(" RETURNING id")).fetchall():
+            remove(self.connection, service_id)
 
     def lock(self, what: Countable, mode: LiteralString = "ACCESS EXCLUSIVE") -> None:
         """Lock the table until the end of the transaction."""
@@ -763,11 +768,12 @@ class Contents:
         """Delete all receive locations, also those whose files and interchanges are not published."""
         for table in ("file_claims", "inbox"):
             self.connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {table}_location")
-        self.delete_all("receive locations")
+        self.connection.execute("DELETE FROM receive_locations")
+        self.connection.execute("DELETE FROM services WHERE kind = 'location'")
 
     def lock_locations(self, name: str | None = None) -> None:
         """Lock one receive location or all until the end of the transaction."""
-        self.connection.execute("SELECT FROM receive_locations WHERE name = coalesce(%s, name) FOR UPDATE", (name,))
+        self.connection.execute("SELECT FROM services WHERE name = coalesce(%s, name) FOR UPDATE", (name,))
 
     def poll_attempts(self) -> list[int]:
         return [attempts for (attempts,) in self.connection.execute("SELECT attempts FROM poll_attempts")]
@@ -890,14 +896,20 @@ class Contents:
 
     def move_port(self, name: str, host_id: int) -> None:
         """Let another host serve a send port. Its queued messages stay in the queue of the former host."""
+        self.connection.execute("UPDATE send_ports SET host_id = %s WHERE name = %s", (host_id, name))
         self.connection.execute(
-            "UPDATE send_ports SET host_id = %s, former_host_ids = former_host_ids || host_id WHERE name = %s",
+            "UPDATE services SET host_id = %s, former_host_ids = former_host_ids || host_id WHERE name = %s",
             (host_id, name),
         )
 
     def set_locations(self, name: str | None = None, **columns: Any) -> None:
         """Change what is stored of one receive location or of all. It need not be valid."""
         self._set("receive_locations", name, columns)
+        if "host_id" in columns:
+            self.connection.execute(
+                "UPDATE services SET host_id = %s WHERE kind = 'location' AND name = coalesce(%s, name)",
+                (columns["host_id"], name),
+            )
 
     def merge_locations(
         self, name: str | None = None, *, adapter: dict[str, Any] | None = None, pipeline: dict[str, Any] | None = None
@@ -930,14 +942,13 @@ class Contents:
     def add_removed_port(self, port_id: uuid.UUID, name: str, *, two_way: bool = False) -> None:
         """Record a removed send port whose messages are kept."""
         self.connection.execute(
-            "INSERT INTO removed_services (id, kind, application, name, port_name, two_way)"
-            " VALUES (%s, 'send port', 't', %s, %s, %s)",
-            (port_id, name, name, two_way),
+            "UPDATE services SET removed_at = now(), two_way = %s WHERE id = %s AND name = %s",
+            (two_way, port_id, name),
         )
 
     def removed_services(self) -> list[tuple[str, bool]]:
         """Return the names of the removed services, and whether they were two-way."""
-        rows = self.connection.execute("SELECT name, two_way FROM removed_services ORDER BY name")
+        rows = self.connection.execute("SELECT name, two_way FROM services WHERE removed_at IS NOT NULL ORDER BY name")
         return [(name, two_way) for name, two_way in rows]
 
     def refuse_port(self, name: str) -> None:

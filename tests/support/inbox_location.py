@@ -22,7 +22,9 @@ def add_inbox_location(
     location = box.add_location(pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)
     declared = adapter or adapters.HttpReceive("/orders", port=8080)
     box.connection.execute(
-        "UPDATE receive_locations SET adapter = %s, uri = 'http://127.0.0.1:8080/orders', host_id = %s WHERE id = %s",
-        (Jsonb(declared.model_dump(mode="json")), box.host(host).host_id, location.location_id),
+        "UPDATE receive_locations SET adapter = %s, uri = 'http://127.0.0.1:8080/orders' WHERE id = %s",
+        (Jsonb(declared.model_dump(mode="json")), location.location_id),
     )
+    if host != "Default":
+        box.move_service(name, box.host(host))
     return next(location for location in read_receive_locations(box.connection) if location.name == name)

@@ -78,7 +78,9 @@ class FailedMessages:
         unit = unit_for_failure(claimed.delivery_id)
         error = Message(context=failure.build_context(original), message_id=derive_id(unit, IdKind.MESSAGE, 0))
         publisher = Publisher(connection, None)
-        batch = publisher.run(lambda matcher: ErrorMessage(error, unit, matcher, self._queues, claimed, and_publish))
+        batch = publisher.run(
+            lambda matcher: ErrorMessage(error, unit, matcher, self._queues, claimed, failure, and_publish)
+        )
         return bool(len(batch.matches.rows))
 
 
@@ -92,11 +94,13 @@ class ErrorMessage(StoredMessageBatch):
         matcher: Matcher,
         queues: HostQueues,
         claimed: ClaimedMessage,
+        failure: Failure,
         and_publish: PublishMore | None = None,
     ) -> None:
         super().__init__(error, unit, matcher)
         self._queues = queues
         self._claimed = claimed
+        self._failure = failure
         self._and_publish = and_publish
         self._other_hosts: Collection[str] = ()
 
@@ -106,7 +110,12 @@ class ErrorMessage(StoredMessageBatch):
 
     def write_messages(self, connection: Connection) -> None:
         part_ids = self._queues.insert_error_message(
-            connection, self._claimed, error_id=self.message.message_id, context=self.message.context.to_json()
+            connection,
+            self._claimed,
+            error_id=self.message.message_id,
+            context=self.message.context.to_json(),
+            adapter=self._failure.adapter,
+            uri=self._failure.uri,
         )
         if part_ids is None:
             raise ClaimLost("Another host instance has taken over the message.")

@@ -22,7 +22,7 @@ MIN_SERVER_VERSION = 15
 
 _PROCEDURES = ("procedures/jobs", "procedures", "procedures/operators")
 _HOST_PROCEDURES = "procedures/host"
-_GRANTS = ("grants/all_hosts", "grants/operators_and_administrators")
+_GRANTS = ("grants/all_hosts", "grants/operators_and_administrators", "grants/management")
 _HOST_GRANTS = "grants/one_host"
 
 #: The roles of a MessageBox in addition to those of its hosts. A login without any of them has no rights.
@@ -83,10 +83,7 @@ def remove_host(connection: Connection, host_id: int, name: str, role: str) -> N
     """Remove a host that nothing belongs to any more, with its role, queues and procedures, in the caller's
     transaction."""
     connection.execute("SELECT change_routing()")
-    for table in (
-        *("messagebox.subscriptions", "messagebox.convoy_sets", "messagebox.application_properties"),
-        "messagebox.host_instances",
-    ):
+    for table in ("subscriptions", "convoy_sets", "application_properties", "host_instances", "handlers"):
         connection.execute(f"DELETE FROM {table} WHERE host_id = %s", (host_id,))
     connection.execute(f"DROP FUNCTION {', '.join(_find_host_functions(connection, name))}")
     for queue in ("q", "q_scheduled", "q_suspended"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from postroom.messagebox.configuration.services import Service, delete_service, store_service
 from postroom.messagebox.connection import Connection, read_blocking, read_records, read_value
 from postroom.messagebox.queues import ClaimedMessage, format_array, to_storable_text
 from postroom.messagebox.statements import statement
@@ -276,7 +277,7 @@ def _format_claims(entries: Sequence[JournalEntry]) -> tuple[str, str, str]:
 @dataclass(frozen=True, kw_only=True)
 class OrchestrationUse:
     """The application and the host of a version of an orchestration, and the number of its instances and messages.
-    ``problem`` is why a host instance does not load its file."""
+    ``problems`` is why its host does not load files, by path."""
 
     service_id: uuid.UUID
     application: str
@@ -285,17 +286,17 @@ class OrchestrationUse:
     suspended_instances: int
     waiting: int
     suspended_messages: int
-    problem: str | None
+    problems: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingOrchestration:
-    """What an instance waits for: the next timer, and messages of its convoy, by the keys of these properties."""
+    """What an instance of the orchestration ``service_id`` waits for: the next timer, and messages."""
 
     journals: int
     wake_at: datetime | None
     unreceived: int
-    convoy: Sequence[str]
+    service_id: uuid.UUID
     can_read_journal: bool
     """Operators may not read it."""
 
@@ -336,12 +337,23 @@ def read_stored_journal(connection: Connection, instance_id: uuid.UUID) -> Store
 def store_orchestration(connection: Connection, **columns: Any) -> DeployedOrchestration:
     """Store an orchestration without its state and its subscription."""
     stored = columns | {"correlations": Jsonb(columns["correlations"])}
-    connection.execute(statement("queries/store_orchestration"), stored)
+    [(application,)] = connection.execute(statement("queries/store_orchestration"), stored).fetchall()
+    service = Service(
+        id=columns["id"],
+        kind="orchestration",
+        application=application,
+        name=columns["name"],
+        port_name=columns["name"],
+        host_id=columns["host_id"],
+        version=columns["version"],
+    )
+    store_service(connection, service)
     return next(one for one in read_orchestrations(connection) if one.service_id == columns["id"])
 
 
 def delete_orchestration(connection: Connection, service_id: uuid.UUID) -> None:
     connection.execute("DELETE FROM orchestrations WHERE id = %s", (service_id,))
+    delete_service(connection, service_id)
 
 
 def find_convoy_set(connection: Connection, one: DeployedOrchestration) -> int | None:

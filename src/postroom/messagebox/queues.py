@@ -164,7 +164,7 @@ class HostQueues:
         self._retry = _format_call(f"retry_messages_{host}", "%s, %s, %s, %s, %s::jsonb[]")
         self._postpone = _format_call(f"postpone_messages_{host}", "%s, %s")
         self._suspend = _format_call(f"suspend_messages_{host}", "%s, %s, %s, %s, %s, %s::jsonb[], %s::uuid[]")
-        self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb)"
+        self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb, %s, %s)"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
         self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
         self._open_program_subscription = f"SELECT open_program_subscription_{host}(%s, %s)"
@@ -314,14 +314,22 @@ class HostQueues:
         check_claim(self.suspend(connection, claimed.claim_id, {claimed.seq: suspension}, now) == 1)
 
     def insert_error_message(
-        self, connection: Connection, claimed: ClaimedMessage, *, error_id: uuid.UUID, context: str
+        self,
+        connection: Connection,
+        claimed: ClaimedMessage,
+        *,
+        error_id: uuid.UUID,
+        context: str,
+        adapter: str | None,
+        uri: str | None,
     ) -> list[uuid.UUID] | None:
-        """Store an error message with the parts of this message, and delete the row of this message.
+        """Store an error message with the parts of this message, and delete the row of this message. ``adapter`` and
+        ``uri`` say where the message failed.
 
         Return the ids of the parts, or None if the claim no longer has the row.
         """
         parts: list[uuid.UUID] | None = read_value(
-            connection, self._insert_error, claimed.claim_id, claimed.seq, error_id, context
+            connection, self._insert_error, claimed.claim_id, claimed.seq, error_id, context, adapter, uri
         )
         return parts
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from psycopg.types.json import Jsonb
 
+from postroom.messagebox.configuration.services import set_service_state
 from postroom.messagebox.connection import Connection, read_value
 
 ServiceKind = Literal["port", "group", "orchestration"]
@@ -58,6 +59,7 @@ def store_state(
         f"UPDATE {_TABLES[kind]} SET state = %s, subscription_id = %s WHERE id = %s",
         (state, subscription_id, service_id),
     )
+    set_service_state(connection, service_id, state)
 
 
 def set_location_enabled(connection: Connection, name: str, *, enabled: bool) -> None:

@@ -36,7 +36,7 @@ FORBIDDEN = [
     "SELECT int_take_claimed_other(gen_random_uuid(), '{1}')",
     "SELECT int_enqueue('{}')",
     "SELECT int_finish('{}')",
-    "SELECT insert_error_message_default(gen_random_uuid(), 1, gen_random_uuid(), '{}')",
+    "SELECT insert_error_message_default(gen_random_uuid(), 1, gen_random_uuid(), '{}', '', '')",
     (
         "SELECT int_create_subscription(1::smallint, 4::smallint, gen_random_uuid(), 'x', '', 5::smallint, null, false,"
         " false)"

@@ -414,10 +414,7 @@ def test_a_role_is_not_granted_while_trust_is_being_changed(box: Box, logins: di
 def test_the_former_host_of_a_port_reads_the_port_until_its_queue_is_empty(
     box: Box, logins: dict[str, Connection]
 ) -> None:
-    box.connection.execute(
-        "UPDATE send_ports SET former_host_ids = ARRAY[host_id], host_id = %s WHERE name = 'Europe'",
-        (box.host("Other").host_id,),
-    )
+    box.move_service("Europe", box.host("Other"))
     names = "SELECT name FROM send_ports"
     box.connection.execute("SELECT purge_subscriptions()")
     assert logins[HOST].execute(names).fetchall() == [("Europe",)], "the queue has a message"

@@ -30,7 +30,7 @@ from postroom.hosts.messaging.transports import (
 )
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.configuration.removed_services import read_removed_services
+from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension

@@ -6,7 +6,7 @@ SELECT 'instance ' || i.instance_id || ' has no message'
 UNION ALL
 SELECT 'instance ' || i.instance_id || ' of an orchestration that does not exist'
   FROM orchestration_instances i
- WHERE NOT EXISTS (SELECT 1 FROM management.orchestrations o WHERE o.id = i.service_id)
+ WHERE NOT EXISTS (SELECT 1 FROM services o WHERE o.id = i.service_id AND o.kind = 'orchestration')
 UNION ALL
 SELECT DISTINCT 'message of instance ' || m.instance_id || ', which does not exist'
   FROM orchestration_messages m

@@ -13,7 +13,5 @@ SELECT w.service
           FROM send_port_group_members m
           JOIN send_ports p ON p.id = m.port_id
           JOIN send_port_groups g ON g.id = m.group_id) w
-  LEFT JOIN subscriptions s ON s.id = w.subscription_id AND s.removed_at IS NULL
- WHERE CASE w.state WHEN 1 THEN s.id IS NOT NULL
-                    WHEN 2 THEN s.state IS DISTINCT FROM 2
-                    ELSE s.state IS DISTINCT FROM 1 END
+ CROSS JOIN LATERAL subscription_state(w.subscription_id) AS s (state)
+ WHERE s.state IS DISTINCT FROM CASE w.state WHEN 2 THEN 2 WHEN 3 THEN 1 END

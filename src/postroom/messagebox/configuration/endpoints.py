@@ -10,6 +10,7 @@ from typing import Any
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from postroom.messagebox.configuration.services import Service, store_service
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 
@@ -32,7 +33,12 @@ def read_receive_location_rows(connection: Connection, *, host_id: int | None) -
 def store_receive_location_row(connection: Connection, **columns: Any) -> None:
     """Store a receive location of a stored port. An existing one keeps its id, stays enabled or disabled, and keeps its
     schedule if this one has none."""
-    connection.execute(statement("queries/store_receive_location"), _to_json(columns))
+    rows = connection.execute(statement("queries/store_receive_location"), _to_json(columns))
+    for id, application, name, port_name, host_id in rows.fetchall():
+        service = Service(
+            id=id, kind="location", application=application, name=name, port_name=port_name, host_id=host_id
+        )
+        store_service(connection, service)
 
 
 def read_send_port_rows(
@@ -48,8 +54,12 @@ def store_send_port_row(connection: Connection, **columns: Any) -> uuid.UUID:
     """Store a send port and return its id. An existing one keeps its ids, its state and its subscription."""
     row = connection.execute(statement("queries/store_send_port"), _to_json(columns)).fetchone()
     assert row is not None
-    port_id: uuid.UUID = row[0]
-    return port_id
+    id, application, name, host_id, two_way = row
+    service = Service(
+        id=id, kind="send port", application=application, name=name, port_name=name, host_id=host_id, two_way=two_way
+    )
+    store_service(connection, service)
+    return service.id
 
 
 def _to_json(columns: dict[str, Any]) -> dict[str, Any]:

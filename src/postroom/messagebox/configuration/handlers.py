@@ -31,9 +31,9 @@ def store_handler_rows(connection: Connection, host_id: int, rows: Sequence[Mapp
 
 def read_adapter_kinds(connection: Connection, host_id: int) -> dict[uuid.UUID, str]:
     """Return the kind of the adapter of each send port that has messages on a host, by the id of the port."""
-    rows = connection.execute(
-        "SELECT id, adapter_kind FROM management.send_ports WHERE %s = ANY (former_host_ids || host_id)", (host_id,)
-    )
+    served = connection.execute("SELECT id FROM services WHERE %s = ANY (former_host_ids || host_id)", (host_id,))
+    ids = [service_id for (service_id,) in served]
+    rows = connection.execute("SELECT id, adapter_kind FROM send_ports WHERE id = ANY (%s)", (ids,))
     return dict(rows.fetchall())
 
 

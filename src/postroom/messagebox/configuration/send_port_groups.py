@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from postroom.messagebox.configuration.endpoints import PortState
-from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.configuration.services import Service, delete_service, set_service_state, store_service
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 
 
@@ -93,15 +94,16 @@ def store_send_port_group(
     filter: str | None,
 ) -> SendPortGroup:
     """Store a new send port group, or another description or filter of an existing one, which keeps its id."""
-    group_id = read_value(
-        connection,
-        statement("queries/store_send_port_group"),
-        id=id,
-        application_id=application_id,
-        name=name,
-        description=description,
-        filter=filter,
-    )
+    columns = {
+        "id": id,
+        "application_id": application_id,
+        "name": name,
+        "description": description,
+        "filter": filter,
+    }
+    [(group_id, application)] = connection.execute(statement("queries/store_send_port_group"), columns).fetchall()
+    service = Service(id=group_id, kind="send port group", application=application, name=name, port_name=name)
+    store_service(connection, service)
     return get_send_port_group(connection, group_id)
 
 
@@ -113,11 +115,13 @@ def get_send_port_group(connection: Connection, group_id: uuid.UUID) -> SendPort
 def set_group_state(connection: Connection, group_id: uuid.UUID, state: PortState) -> SendPortGroup:
     """Store the state of a send port group. Return the group."""
     connection.execute("UPDATE send_port_groups SET state = %s WHERE id = %s", (state, group_id))
+    set_service_state(connection, group_id, state)
     return get_send_port_group(connection, group_id)
 
 
 def delete_send_port_group(connection: Connection, group_id: uuid.UUID) -> None:
     connection.execute("DELETE FROM send_port_groups WHERE id = %s", (group_id,))
+    delete_service(connection, group_id)
 
 
 def insert_member(connection: Connection, group_id: uuid.UUID, port_id: uuid.UUID) -> None:

@@ -1,7 +1,7 @@
 -- Privileges of all hosts. A host can insert messages directly, and reads them only through its own procedures. Only
 -- the owner can call internal procedures. All privileges are revoked first, so a privilege that is removed from this
 -- file is gone after the next migration.
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM PUBLIC, __HOSTS_ROLE__;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox, management FROM PUBLIC, __HOSTS_ROLE__;
 REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, __TRUSTED_ROLE__;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, __TRUSTED_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
@@ -10,6 +10,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts,
     messagebox.record_outcome, messagebox.record_digests, messagebox.report_of, messagebox.serves_location,
     messagebox.read_key_secret, messagebox.runs_host, messagebox.own_hosts, messagebox.own_locations,
+    messagebox.own_services,
     messagebox.current_load, messagebox.measure_tables, messagebox.is_trusted, messagebox.insert_part,
     messagebox.flip_ref_count_log,
     messagebox.fold_ref_count_log, messagebox.message_cleanup, messagebox.record_job_run, messagebox.parts_cleanup,
@@ -57,15 +58,13 @@ GRANT INSERT (interchange_id, location_id, context, size, digest, body) ON messa
 GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.poll_attempts TO __HOSTS_ROLE__;
-GRANT SELECT ON messagebox.message_box, management.schema_version, management.service_classes, messagebox.hosts,
-    management.handlers, messagebox.properties, management.receive_ports, management.receive_locations,
-    management.send_ports, management.removed_services, messagebox.host_instances, messagebox.job_runs,
-    management.orchestrations TO __HOSTS_ROLE__;
+GRANT SELECT ON messagebox.message_box, messagebox.hosts, messagebox.properties, messagebox.services,
+    messagebox.host_instances, messagebox.job_runs TO __HOSTS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON messagebox.host_instances TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.running_locations TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT, UPDATE ON messagebox.running_sinks, messagebox.open_circuits TO __HOSTS_ROLE__;
 
--- Row-level security: a host sees only its own file claims, inbox rows, instances, ports, orchestrations and locations.
+-- Row-level security: a host sees only its own file claims, inbox rows, instances and services, and removed services.
 -- It sees a fragment if it sees the inbox row of the fragment.
 ALTER TABLE messagebox.file_claims ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON messagebox.file_claims;
@@ -92,8 +91,8 @@ CREATE POLICY own_locations ON messagebox.running_locations TO __HOSTS_ROLE__
 ALTER TABLE messagebox.running_sinks ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_ports ON messagebox.running_sinks;
 CREATE POLICY own_ports ON messagebox.running_sinks TO __HOSTS_ROLE__
-    USING (EXISTS (SELECT 1 FROM management.send_ports p WHERE p.id = port_id))
-    WITH CHECK (EXISTS (SELECT 1 FROM management.send_ports p WHERE p.id = port_id));
+    USING (port_id = ANY ((SELECT messagebox.own_services())::uuid[]))
+    WITH CHECK (port_id = ANY ((SELECT messagebox.own_services())::uuid[]));
 ALTER TABLE messagebox.open_circuits ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_hosts ON messagebox.open_circuits;
 CREATE POLICY own_hosts ON messagebox.open_circuits TO __HOSTS_ROLE__
@@ -102,15 +101,7 @@ ALTER TABLE messagebox.host_instances ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_instances ON messagebox.host_instances;
 CREATE POLICY own_instances ON messagebox.host_instances TO __HOSTS_ROLE__
     USING (messagebox.runs_host(host_id)) WITH CHECK (messagebox.runs_host(host_id));
-ALTER TABLE management.send_ports ENABLE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS own_ports ON management.send_ports;
-CREATE POLICY own_ports ON management.send_ports FOR SELECT TO __HOSTS_ROLE__
-    USING (former_host_ids || host_id && (SELECT messagebox.own_hosts()));
-ALTER TABLE management.orchestrations ENABLE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS own_orchestrations ON management.orchestrations;
-CREATE POLICY own_orchestrations ON management.orchestrations FOR SELECT TO __HOSTS_ROLE__
-    USING (messagebox.runs_host(host_id));
-ALTER TABLE management.receive_locations ENABLE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS own_locations ON management.receive_locations;
-CREATE POLICY own_locations ON management.receive_locations FOR SELECT TO __HOSTS_ROLE__
-    USING (former_host_ids || host_id && (SELECT messagebox.own_hosts()));
+ALTER TABLE messagebox.services ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_services ON messagebox.services;
+CREATE POLICY own_services ON messagebox.services FOR SELECT TO __HOSTS_ROLE__
+    USING (removed_at IS NOT NULL OR former_host_ids || host_id && (SELECT messagebox.own_hosts()));

@@ -1,6 +1,6 @@
 -- Privileges of administrators and operators (SEC-13; see the table in docs/how-to/security.md). All privileges are
 -- revoked first.
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA messagebox, management FROM __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERATORS_ROLE__;
@@ -11,15 +11,10 @@ GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERA
 -- hosts and new versions of the schema are the owner's.
 GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, messagebox.properties,
-    management.receive_ports, management.receive_locations, management.send_ports, management.send_port_groups,
-    management.send_port_group_members, management.removed_services, management.handlers,
-    messagebox.application_properties TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON messagebox.services, messagebox.properties, messagebox.application_properties
+    TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON messagebox.hosts TO __ADMINISTRATORS_ROLE__;
-GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
--- The audit is append-only. PostgreSQL fills the login, the time and the reason.
-GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (reset_requested) ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid,
@@ -44,20 +39,17 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number,
 -- Operators read and call functions. They write no table: each function that changes something for them records it in
 -- the audit, with the login of the session.
 --
--- They see deployed artifacts, the queues and the audit. They do not see contexts and bodies (spool, parts, fragments),
--- nor what is copied from them: correlation values, and the properties that an adapter has updated. They do not see the
--- state of orchestrations: journals, and what an instance carries over to its next journal. They do not see definitions
--- that may contain secrets: the configuration of adapters, the options of readers, and the definitions of applications.
-GRANT SELECT ON messagebox.message_box, management.schema_version, management.service_classes, messagebox.hosts,
-    management.handlers, messagebox.properties, management.receive_ports, management.send_port_groups,
-    management.send_port_group_members, management.removed_services, messagebox.host_instances, messagebox.job_runs,
-    messagebox.running_locations, messagebox.running_sinks, messagebox.open_circuits, management.orchestrations,
-    messagebox.operations, management.audit, messagebox.operation_instances, messagebox.routing_version,
+-- They see services and the queues. They do not see contexts and bodies (spool, parts, fragments), nor what is copied
+-- from them: correlation values, and the properties that an adapter has updated. They do not see the state of
+-- orchestrations: journals, and what an instance carries over to its next journal. They do not see the options of
+-- readers, which may contain secrets.
+GRANT SELECT ON messagebox.message_box, messagebox.hosts, messagebox.properties, messagebox.services,
+    messagebox.host_instances, messagebox.job_runs, messagebox.running_locations, messagebox.running_sinks,
+    messagebox.open_circuits, messagebox.operations, messagebox.operation_instances, messagebox.routing_version,
     messagebox.correlation_types, messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates,
     messagebox.application_properties, messagebox.instances, messagebox.program_subscriptions, messagebox.leases,
     messagebox.orchestration_messages
     TO __OPERATORS_ROLE__;
-GRANT SELECT (id, name, applied_at) ON management.applications TO __OPERATORS_ROLE__;
 GRANT SELECT (interchange_id, location_id, number, size, problem, stored_at, stored_by) ON messagebox.inbox
     TO __OPERATORS_ROLE__;
 DO $$
@@ -67,9 +59,7 @@ BEGIN
     FOR shown IN
         SELECT c.table_schema, c.table_name, string_agg(quote_ident(c.column_name), ', ') AS names
           FROM information_schema.columns c
-          JOIN (VALUES ('management.send_ports', '{adapter,backup_adapter}'::text[]),
-                       ('management.receive_locations', '{adapter}'),
-                       ('messagebox.subscriptions', '{correlation_values,correlation_hash}'),
+          JOIN (VALUES ('messagebox.subscriptions', '{correlation_values,correlation_hash}'::text[]),
                        ('messagebox.work_queue', '{properties}'),
                        ('messagebox.scheduled_queue', '{properties}'),
                        ('messagebox.suspended_queue', '{properties}'),
@@ -97,12 +87,10 @@ DO $$
 DECLARE
     protected text;
 BEGIN
-    ALTER TABLE management.send_port_groups ENABLE ROW LEVEL SECURITY;
     FOREACH protected IN ARRAY ARRAY['messagebox.file_claims', 'messagebox.inbox', 'messagebox.inbox_fragments',
                                      'messagebox.running_locations', 'messagebox.running_sinks',
                                      'messagebox.open_circuits', 'messagebox.host_instances',
-                                     'management.send_ports', 'management.send_port_groups',
-                                     'management.receive_locations', 'management.orchestrations'] LOOP
+                                     'messagebox.services'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON %s', protected);
         EXECUTE format('CREATE POLICY administrators ON %s TO %I USING (true) WITH CHECK (true)', protected,
                        '__ADMINISTRATORS_ROLE__');

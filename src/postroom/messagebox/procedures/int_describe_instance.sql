@@ -6,15 +6,11 @@ LANGUAGE sql STABLE SET search_path = messagebox, management, pg_temp AS $$
                'state', CASE i.state WHEN 1 THEN 'ready to run' WHEN 2 THEN 'active' WHEN 4 THEN 'suspended'
                                      WHEN 8 THEN 'waiting' WHEN 32 THEN 'suspended, not resumable'
                                      WHEN 256 THEN 'scheduled' WHEN 1024 THEN 'waiting to retry' END,
-               'service', coalesce(p.name, l.name, v.name,
-                                   o.name || CASE WHEN o.version > 1 THEN ' version ' || o.version ELSE '' END,
+               'service', coalesce(v.name || CASE WHEN v.version > 1 THEN ' version ' || v.version ELSE '' END,
                                    s.service_name, CASE WHEN i.cause = 3 THEN 'routing failure report' ELSE '' END),
                'error_code', i.error_code)
       FROM instances i
-      LEFT JOIN send_ports p ON p.id = i.service_id
-      LEFT JOIN receive_locations l ON l.id = i.service_id
-      LEFT JOIN removed_services v ON v.id = i.service_id
-      LEFT JOIN orchestrations o ON o.id = i.service_id
+      LEFT JOIN services v ON v.id = i.service_id
       LEFT JOIN subscriptions s ON s.id = i.subscription_id
      WHERE i.instance_id = p_instance_id
      ORDER BY i.seq LIMIT 1;

@@ -1,5 +1,4 @@
--- Return the hosts that the login runs. Row security on the definitions of ports and locations calls it once per
--- statement.
+-- Return the hosts that the login runs. Row security calls it once per statement.
 -- Reads the hosts whole.
 CREATE OR REPLACE FUNCTION messagebox.own_hosts() RETURNS smallint[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$

@@ -3,7 +3,7 @@
 -- service stay until that one is started. Messages through a send port group stay until the group is started, unless it
 -- was removed. The start moves the first piece under the exclusive routing lock, and an operation moves the rest
 -- without it: what is published after the start is not suspended.
--- Indexes: suspended_queue_stopped; the primary keys of subscriptions and send_port_groups.
+-- Indexes: suspended_queue_stopped; the primary keys of subscriptions and services.
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped(p_service_id uuid, p_limit integer DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
@@ -16,7 +16,7 @@ BEGIN
              WHERE q.service_id = p_service_id AND q.cause = 1
                AND NOT EXISTS (SELECT 1 FROM subscriptions s
                                 WHERE s.id = q.subscription_id AND s.removed_at IS NULL AND s.state <> 1)
-               AND NOT EXISTS (SELECT 1 FROM send_port_groups g WHERE g.id = q.group_id AND g.state <> 3)
+               AND NOT EXISTS (SELECT 1 FROM services g WHERE g.id = q.group_id AND g.state <> 'started')
              ORDER BY q.seq LIMIT p_limit)
         RETURNING int_row(d) AS row
     )

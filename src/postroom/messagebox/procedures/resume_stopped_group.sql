@@ -1,7 +1,7 @@
 -- After a send port group was started, move the messages that were suspended on their way through it back into the work
 -- queue, under their old numbers, for the ports that are started, and at most p_limit of them. Returns the number per
 -- host. See resume_stopped.
--- Index: suspended_queue_stopped_group.
+-- Indexes: suspended_queue_stopped_group, the primary key of services.
 CREATE OR REPLACE FUNCTION messagebox.resume_stopped_group(p_group_id uuid, p_limit integer DEFAULT NULL)
 RETURNS TABLE (host_id smallint, resumed_count bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
@@ -13,7 +13,7 @@ BEGIN
          WHERE d.group_id = p_group_id AND d.cause = 1 AND d.seq IN (
             SELECT q.seq FROM suspended_queue q
              WHERE q.group_id = p_group_id AND q.cause = 1
-               AND EXISTS (SELECT 1 FROM send_ports p WHERE p.id = q.service_id AND p.state = 3)
+               AND EXISTS (SELECT 1 FROM services p WHERE p.id = q.service_id AND p.state = 'started')
              ORDER BY q.seq LIMIT p_limit)
         RETURNING int_row(d) AS row
     )

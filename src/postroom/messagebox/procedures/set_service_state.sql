@@ -35,6 +35,7 @@ BEGIN
             RETURNING o.name, o.host_id, ARRAY[o.subscription_id] INTO STRICT service_name, service_host,
                       own_subscriptions;
     END CASE;
+    PERFORM int_set_service_state(p_id, CASE WHEN p_start THEN 'started' ELSE 'stopped' END);
     PERFORM start_or_stop_subscription(s, CASE WHEN p_start THEN 1 ELSE 2 END::smallint)
        FROM unnest(own_subscriptions) AS s WHERE s IS NOT NULL;
     IF NOT p_start THEN

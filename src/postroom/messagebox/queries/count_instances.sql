@@ -2,7 +2,7 @@
 -- Reads all rows of the queues. They are counted before names are read.
 SELECT i.state,
        CASE %(by)s WHEN 'host' THEN h.name
-                   WHEN 'port' THEN coalesce(p.name, r.name, v.port_name, o.name, s.service_name)
+                   WHEN 'port' THEN coalesce(v.port_name, s.service_name)
                    ELSE i.value END,
        sum(i.count)::bigint, min(i.oldest), max(i.newest)
   FROM (SELECT i.state, i.host_id, i.service_id, i.subscription_id,
@@ -23,11 +23,7 @@ SELECT i.state,
          WHERE __CONDITIONS__
          GROUP BY 1, 2, 3, 4, 5) i
   JOIN hosts h ON h.id = i.host_id
-  LEFT JOIN send_ports p ON p.id = i.service_id
-  LEFT JOIN receive_locations l ON l.id = i.service_id
-  LEFT JOIN receive_ports r ON r.id = l.receive_port_id
-  LEFT JOIN removed_services v ON v.id = i.service_id
-  LEFT JOIN orchestrations o ON o.id = i.service_id
+  LEFT JOIN services v ON v.id = i.service_id
   LEFT JOIN subscriptions s ON s.id = i.subscription_id
  GROUP BY 1, 2
  ORDER BY 3 DESC, 2, 1

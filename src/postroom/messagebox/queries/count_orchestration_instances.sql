@@ -2,11 +2,10 @@
 -- one.
 -- Indexes: orchestration_instances_service. The queues are read whole.
 SELECT o.id, count(*)
-  FROM management.orchestrations o
-  JOIN management.applications a ON a.id = o.application_id
+  FROM services o
   JOIN (SELECT service_id, instance_id FROM orchestration_instances
         UNION SELECT service_id, instance_id FROM work_queue WHERE service_class = 1
         UNION SELECT service_id, instance_id FROM suspended_queue WHERE service_class = 1 AND resumable) i
        ON i.service_id = o.id
- WHERE a.name = %s
+ WHERE o.kind = 'orchestration' AND o.application = %s
  GROUP BY o.id

@@ -1,14 +1,11 @@
 -- The number of suspended messages and of suspended orchestration instances by service and error code, without the
 -- reports of routing failures. Reads all rows of the suspended queues and all orchestration instances.
-SELECT coalesce(p.name, l.name, v.name, a.name, o.name, ''), c.what, c.error_code, sum(c.instances)::bigint
+SELECT coalesce(v.name, a.name, ''), c.what, c.error_code, sum(c.instances)::bigint
   FROM (SELECT service_id, 'message' AS what, error_code, count(DISTINCT instance_id) AS instances
           FROM suspended_queue WHERE cause <> 3 GROUP BY 1, 2, 3
         UNION ALL
         SELECT service_id, 'instance', error_code, count(*)
           FROM orchestration_instances WHERE suspended_at IS NOT NULL GROUP BY 1, 2, 3) c
-  LEFT JOIN send_ports p ON p.id = c.service_id
-  LEFT JOIN receive_locations l ON l.id = c.service_id
-  LEFT JOIN removed_services v ON v.id = c.service_id
+  LEFT JOIN services v ON v.id = c.service_id
   LEFT JOIN program_subscriptions a ON a.service_id = c.service_id
-  LEFT JOIN orchestrations o ON o.id = c.service_id
  GROUP BY 1, 2, 3

@@ -1,7 +1,6 @@
 -- What belongs to a host, with the number of each: the host can be removed when all are zero.
-SELECT 'send port', count(*) FROM send_ports WHERE host_id = %(host)s OR %(host)s = ANY (former_host_ids)
-UNION ALL
-SELECT 'receive location', count(*) FROM receive_locations WHERE host_id = %(host)s OR %(host)s = ANY (former_host_ids)
+SELECT CASE kind WHEN 'location' THEN 'receive location' ELSE kind END, count(*)
+  FROM services WHERE %(host)s = ANY (former_host_ids || host_id) GROUP BY kind
 UNION ALL
 SELECT 'subscription', count(*) FROM subscriptions WHERE host_id = %(host)s AND removed_at IS NULL
 UNION ALL

@@ -10,18 +10,10 @@ AND (%(services)s::uuid[] IS NULL OR i.service_id = ANY (%(services)s))
 AND (%(tasks)s::smallint[] IS NULL OR i.task = ANY (%(tasks)s))
 AND (%(host)s::text IS NULL OR i.host_id = (SELECT h.id FROM hosts h WHERE lower(h.name) = lower(%(host)s)))
 AND (%(port)s::text IS NULL
-     OR i.service_id = ANY (ARRAY(
-         SELECT p.id FROM send_ports p WHERE p.name = %(port)s
-         UNION ALL
-         SELECT l.id FROM receive_locations l JOIN receive_ports r ON r.id = l.receive_port_id
-          WHERE %(port)s IN (l.name, r.name)
-         UNION ALL
-         SELECT v.id FROM removed_services v WHERE %(port)s IN (v.name, v.port_name)
-         UNION ALL
-         SELECT o.id FROM orchestrations o WHERE o.name = %(port)s))
+     OR i.service_id = ANY (ARRAY(SELECT v.id FROM services v WHERE %(port)s IN (v.name, v.port_name)))
      OR i.subscription_id = ANY (ARRAY(
          SELECT s.id FROM subscriptions s WHERE %(port)s IN (s.service_name, s.group_name))))
-AND (NOT %(removed)s OR i.service_id = ANY (ARRAY(SELECT v.id FROM removed_services v)))
+AND (NOT %(removed)s OR i.service_id = ANY (ARRAY(SELECT v.id FROM services v WHERE v.removed_at IS NOT NULL)))
 AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
 AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
 AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))

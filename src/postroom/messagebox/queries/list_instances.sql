@@ -4,25 +4,20 @@
 -- Index: suspended_queue_number. The work queue and the scheduled queue are read whole: an index by number would cost
 -- every publish and every retry. Names are read only for the rows of the result.
 SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id,
-       coalesce(p.name, l.name, v.name, o.name, s.service_name),
-       coalesce(p.name, r.name, v.port_name, o.name, s.service_name), i.subscription_id, i.message_id, i.task,
+       coalesce(v.name, s.service_name), coalesce(v.port_name, s.service_name), i.subscription_id, i.message_id, i.task,
        i.attempt, i.priority, i.seq, i.enqueued_at, CASE WHEN i.service_class <> 1 THEN i.valid_from END,
        CASE WHEN i.service_class = 1 THEN i.valid_from END, i.suspended_at, i.cause, i.error_code, i.error_description,
        i.adapter, i.uri, i.related_instance_id, i.last_related_instance_id,
        CASE i.task WHEN 4 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4)
                    WHEN 6 THEN (SELECT count(*) FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 6)
                    ELSE 1 END,
-       v.id IS NOT NULL, i.primary_attempts IS NOT NULL, o.version
+       v.removed_at IS NOT NULL, i.primary_attempts IS NOT NULL, v.version
   FROM (SELECT * FROM instances i
          WHERE __CONDITIONS__
            AND (%(after)s::bigint IS NULL OR i.seq > %(after)s)
          ORDER BY i.seq __DIRECTION__
          LIMIT %(limit)s) i
   JOIN hosts h ON h.id = i.host_id
-  LEFT JOIN send_ports p ON p.id = i.service_id
-  LEFT JOIN receive_locations l ON l.id = i.service_id
-  LEFT JOIN receive_ports r ON r.id = l.receive_port_id
-  LEFT JOIN removed_services v ON v.id = i.service_id
-  LEFT JOIN orchestrations o ON o.id = i.service_id
+  LEFT JOIN services v ON v.id = i.service_id
   LEFT JOIN subscriptions s ON s.id = i.subscription_id
  ORDER BY i.seq __DIRECTION__

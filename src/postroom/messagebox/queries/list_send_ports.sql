@@ -2,11 +2,10 @@
 -- name. A port that was moved may still have messages in the queues of its old host, so the queues of all hosts are
 -- counted.
 -- Reads all rows of the queues.
-SELECT p.id AS port_id, a.name AS application, h.name AS host, coalesce(w.waiting, 0) AS waiting,
+SELECT p.id AS port_id, p.application, h.name AS host, coalesce(w.waiting, 0) AS waiting,
        coalesce(c.retrying, 0) AS retrying, coalesce(c.scheduled, 0) AS scheduled, c.next_attempt_at,
        coalesce(s.suspended, 0) AS suspended
-  FROM send_ports p
-  JOIN applications a ON a.id = p.application_id
+  FROM services p
   JOIN hosts h ON h.id = p.host_id
   LEFT JOIN (SELECT service_id, count(*) AS waiting FROM work_queue GROUP BY 1) w ON w.service_id = p.id
   LEFT JOIN (SELECT service_id, count(*) FILTER (WHERE state = 1024) AS retrying,
@@ -14,5 +13,5 @@ SELECT p.id AS port_id, a.name AS application, h.name AS host, coalesce(w.waitin
                     min(valid_from) FILTER (WHERE NOT paused) AS next_attempt_at
                FROM scheduled_queue GROUP BY 1) c ON c.service_id = p.id
   LEFT JOIN (SELECT service_id, count(*) AS suspended FROM suspended_queue GROUP BY 1) s ON s.service_id = p.id
- WHERE a.name = %(application)s OR %(application)s::text IS NULL
+ WHERE p.kind = 'send port' AND p.removed_at IS NULL AND p.application = coalesce(%(application)s, p.application)
  ORDER BY p.name

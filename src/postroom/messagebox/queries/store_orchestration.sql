@@ -10,3 +10,4 @@ ON CONFLICT (id) DO UPDATE
                             THEN orchestrations.convoy_set_id END,
        ordered = excluded.ordered, correlations = excluded.correlations, priority = excluded.priority,
        is_newest = excluded.is_newest
+RETURNING (SELECT a.name FROM applications a WHERE a.id = orchestrations.application_id)

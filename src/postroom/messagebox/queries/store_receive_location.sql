@@ -6,9 +6,10 @@ INSERT INTO receive_locations (id, receive_port_id, host_id, name, adapter, pipe
 VALUES (%(id)s, %(port_id)s, %(host_id)s, %(name)s, %(adapter)s, %(pipeline)s,
         %(maps)s, %(response)s, %(uri)s, %(enabled)s, %(schedule)s)
     ON CONFLICT (name) DO UPDATE
-       SET former_host_ids = array_remove(receive_locations.former_host_ids || receive_locations.host_id,
-                                          excluded.host_id),
-           receive_port_id = excluded.receive_port_id, host_id = excluded.host_id, adapter = excluded.adapter,
+       SET receive_port_id = excluded.receive_port_id, host_id = excluded.host_id, adapter = excluded.adapter,
            pipeline = excluded.pipeline, maps = excluded.maps, response = excluded.response,
            uri = excluded.uri,
            schedule = coalesce(excluded.schedule, receive_locations.schedule)
+RETURNING id, (SELECT a.name FROM receive_ports p JOIN applications a ON a.id = p.application_id
+                WHERE p.id = receive_locations.receive_port_id),
+          name, (SELECT p.name FROM receive_ports p WHERE p.id = receive_locations.receive_port_id), host_id

@@ -6,7 +6,6 @@ INSERT INTO send_ports (id, application_id, host_id, name, transport_id, setting
 VALUES (%(id)s, %(application_id)s, %(host_id)s, %(name)s, %(transport_id)s, %(settings)s, %(adapter)s, %(uri)s,
         %(backup_adapter)s, %(backup_uri)s)
     ON CONFLICT (name) DO UPDATE
-       SET former_host_ids = array_remove(send_ports.former_host_ids || send_ports.host_id, excluded.host_id),
-           host_id = excluded.host_id, settings = excluded.settings, adapter = excluded.adapter, uri = excluded.uri,
+       SET host_id = excluded.host_id, settings = excluded.settings, adapter = excluded.adapter, uri = excluded.uri,
            backup_adapter = excluded.backup_adapter, backup_uri = excluded.backup_uri
-RETURNING id
+RETURNING id, (SELECT a.name FROM applications a WHERE a.id = send_ports.application_id), name, host_id, two_way

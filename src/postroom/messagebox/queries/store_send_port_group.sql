@@ -3,4 +3,4 @@
 INSERT INTO send_port_groups (id, application_id, name, description, filter)
 VALUES (%(id)s, %(application_id)s, %(name)s, %(description)s, %(filter)s)
     ON CONFLICT (name) DO UPDATE SET description = excluded.description, filter = excluded.filter
-RETURNING id
+RETURNING id, (SELECT a.name FROM applications a WHERE a.id = send_port_groups.application_id)

@@ -1,7 +1,6 @@
 -- The number of unfinished files and interchanges of each receive location: not published yet, quarantined, or
 -- published and not removable.
-SELECT l.id, count(*)
+SELECT location_id, count(*)
   FROM (SELECT location_id FROM file_claims WHERE state IN (1, 2, 5) OR state = 3 AND path !~ '/kept/[^/]*$'
          UNION ALL SELECT location_id FROM inbox) AS waiting
-  JOIN receive_locations l ON l.id = waiting.location_id
- GROUP BY l.id
+ GROUP BY location_id

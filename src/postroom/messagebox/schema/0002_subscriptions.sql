@@ -55,7 +55,7 @@ CREATE INDEX convoy_set_instances_instance ON messagebox.convoy_set_instances (i
 CREATE TABLE messagebox.subscriptions (
     id                   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host_id              smallint NOT NULL REFERENCES messagebox.hosts,
-    service_class        smallint NOT NULL REFERENCES management.service_classes,
+    service_class        smallint NOT NULL CHECK (service_class IN (1, 4, 16, 32, 64, 128, 256)),
     service_id           uuid NOT NULL,                -- the id of the send port, if it is one
     service_name         text NOT NULL,
     instance_id          uuid,                         -- null: activation subscription

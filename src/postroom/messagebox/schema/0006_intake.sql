@@ -35,14 +35,13 @@ CREATE TABLE messagebox.receipt_clock (
 );
 INSERT INTO messagebox.receipt_clock VALUES (now());
 
--- The files that receive locations have claimed and not yet finished. They prevent the removal of their location: the
--- foreign key locks the row of the location (KEY SHARE) until the file claim is committed. If the removal commits
--- first, the file claim fails.
+-- The files that receive locations have claimed and not yet finished. They prevent the removal of their location.
 CREATE TABLE messagebox.file_claims (
     interchange_id  uuid PRIMARY KEY,
     -- The stream's offset; assigned when the file claim is complete.
     number          bigint,
-    location_id     uuid NOT NULL CONSTRAINT file_claims_location REFERENCES management.receive_locations,
+    location_id     uuid NOT NULL CONSTRAINT file_claims_location
+                    REFERENCES messagebox.services (location_id),
     name            text NOT NULL,                           -- name of the received file
     path            text NOT NULL,                           -- current path of the file
     size            bigint,
@@ -81,7 +80,8 @@ CREATE INDEX ON messagebox.splits (interchange_id);
 -- later.
 CREATE TABLE messagebox.inbox (
     interchange_id  uuid PRIMARY KEY,
-    location_id     uuid NOT NULL CONSTRAINT inbox_location REFERENCES management.receive_locations,
+    location_id     uuid NOT NULL CONSTRAINT inbox_location
+                    REFERENCES messagebox.services (location_id),
     number          bigint,                                  -- the stream's offset
     context         jsonb NOT NULL,                          -- the properties that the adapter wrote
     size            bigint NOT NULL,
@@ -118,18 +118,18 @@ ALTER TABLE messagebox.inbox_fragments ALTER COLUMN body SET STORAGE EXTERNAL;
 -- host before it was killed while it received.
 CREATE TABLE messagebox.poll_attempts (
     interchange_id  uuid PRIMARY KEY,
-    location_id     uuid NOT NULL REFERENCES management.receive_locations ON DELETE CASCADE,
+    location_id     uuid NOT NULL REFERENCES messagebox.services (location_id),
     attempts        smallint NOT NULL,                       -- as in file_claims
     attempts_since  timestamptz NOT NULL
 );
--- The cascade.
+-- Removing the location.
 CREATE INDEX ON messagebox.poll_attempts (location_id);
 
 -- Streams of rows (Kafka, for example), whose offsets are only in Spark's checkpoint. The MessageBox stores the
 -- checkpoint with which a stream was started. A driver that does not find this checkpoint fails instead of starting
 -- from the beginning.
 CREATE TABLE messagebox.streams (
-    location_id        uuid PRIMARY KEY REFERENCES management.receive_locations ON DELETE CASCADE,
+    location_id        uuid PRIMARY KEY REFERENCES messagebox.services (location_id),
     checkpoint_id      uuid NOT NULL,
     batch              bigint NOT NULL DEFAULT -1,           -- the newest batch that was started
     partitions         integer NOT NULL DEFAULT 0,           -- of that batch; a replay must have the same number

@@ -1,32 +1,6 @@
 -- Orchestrations and their instances. A host claims an instance, not a message: messages, timers and operators make an
 -- instance ready, and one host instance at a time works on it.
 
--- Orchestrations. The code is in the file of the application, never in the database. Versions of one orchestration are
--- declared side by side. Only the newest one is activated by messages, and the others finish their instances.
-CREATE TABLE management.orchestrations (
-    id               uuid PRIMARY KEY,
-    application_id   uuid NOT NULL REFERENCES management.applications,
-    host_id          smallint NOT NULL REFERENCES messagebox.hosts,
-    name             text NOT NULL,
-    version          integer NOT NULL CHECK (version >= 1),
-    file             text NOT NULL,                                 -- the file of the application, where its hosts run
-    -- A digest of that file and of what it imports from its folder.
-    code             text NOT NULL,
-    -- Of the activation subscription; null: other orchestrations start it.
-    filter           text,
-    convoy           text[] NOT NULL DEFAULT '{}',                  -- keys of the properties
-    convoy_set_id    integer REFERENCES messagebox.convoy_sets,     -- all versions with the same properties share it
-    -- Its instances get messages in the order of publishing.
-    ordered          boolean NOT NULL DEFAULT false,
-    correlations     jsonb NOT NULL DEFAULT '[]',                   -- the keys of each correlation
-    priority         smallint NOT NULL DEFAULT 7 CHECK (priority BETWEEN 1 AND 10),     -- of activations (DEQ-12)
-    is_newest        boolean NOT NULL,
-    -- 1 unbound, 2 bound, 3 stopped, 4 started.
-    state            smallint NOT NULL DEFAULT 2 CHECK (state BETWEEN 1 AND 4),
-    subscription_id  bigint,                                        -- of its activation; null unless it is enlisted
-    UNIQUE (name, version)
-);
-
 -- The instances that have not ended. A waiting instance is a row here, its journal and its instance subscriptions.
 CREATE TABLE messagebox.orchestration_instances (
     instance_id        uuid PRIMARY KEY,

@@ -1,7 +1,7 @@
 """The batches of a host's sinks.
 
     queue = SinkQueue("Main")
-    batch = queue.open_batch(connection, port_id, limit=10_000)       # an unfinished one, or a new one
+    batch = queue.open_batch(connection, port_id, limit=10_000, sink=adapter)       # an unfinished one, or a new one
     rows = queue.read_rows(connection, batch.batch_id, batch.attempt, SeqRange(batch.seqs[0], batch.seqs[-1]))
     queue.complete(connection, batch)
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from psycopg.types.json import Jsonb
 from psycopg.types.numeric import Int8BinaryLoader
 
 from postroom.errors import ClaimLost
@@ -92,7 +93,7 @@ class SinkQueue:
         host = name.lower()
         self.queues = HostQueues(name)
         self._waiting = f"SELECT waiting_sinks_{host}(coalesce(%s, now()))"
-        self._open = f"SELECT * FROM open_sink_batch_{host}(%s, %s, %s)"
+        self._open = f"SELECT * FROM open_sink_batch_{host}(%s, %s, %s, %s)"
         self._messages = f"SELECT * FROM read_sink_messages_{host}(%s, %s, %s, %s, %s, %s)"
         self._rows = f"SELECT * FROM read_sink_rows_{host}(%s, %s, %s, %s, %s, %s, %s)"
         self._written = f"SELECT * FROM written_sink_batches_{host}(%s)"
@@ -114,9 +115,12 @@ class SinkQueue:
         row = connection.execute("SELECT pg_sequence_last_value('messagebox.queue_sequence')").fetchone()
         return row[0] or 0 if row else 0
 
-    def open_batch(self, connection: Connection, port_id: uuid.UUID, *, limit: int) -> SinkBatch | None:
-        """Return the next batch to write, or None if there is none. Its messages are fixed from now on."""
-        row = connection.execute(self._open, (port_id, uuid.uuid4(), limit), binary=True).fetchone()
+    def open_batch(
+        self, connection: Connection, port_id: uuid.UUID, *, limit: int, sink: dict[str, Any] | None = None
+    ) -> SinkBatch | None:
+        """Return the next batch to write, or None if there is none. From now on its messages are fixed. The definition
+        of a new one is ``sink``, or None if its port was removed."""
+        row = connection.execute(self._open, (port_id, uuid.uuid4(), limit, Jsonb(sink or {})), binary=True).fetchone()
         if row is None:
             return None
         batch_id, number, attempt, sink, seqs, tries = row

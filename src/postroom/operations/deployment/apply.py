@@ -187,7 +187,7 @@ def _check_removed_locations(
     for location_id in sorted(deployed.locations[name].location_id for name in removed):
         try:
             with connection.transaction():
-                connection.execute("SELECT FROM receive_locations WHERE id = %s FOR UPDATE NOWAIT", (location_id,))
+                connection.execute("SELECT FROM services WHERE id = %s FOR UPDATE NOWAIT", (location_id,))
         except LockTimeout:
             busy[location_id] = 1
     counted: dict[uuid.UUID, int] = dict(connection.execute(statement("queries/unfinished_files")).fetchall())

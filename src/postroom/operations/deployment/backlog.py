@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from postroom.messagebox.configuration.removed_services import (
-    RemovedService,
+from postroom.messagebox.configuration.services import (
+    Service,
     finish_backlog,
     read_removed_services,
 )
@@ -115,7 +115,7 @@ def settle_backlogs(connection: Connection, application: str) -> list[SettledBac
     ]
 
 
-def _settle(connection: Connection, service: RemovedService, decision: Backlog) -> SettledBacklog:
+def _settle(connection: Connection, service: Service, decision: Backlog) -> SettledBacklog:
     query = InstanceQuery(services=[service.id])
     terminated = active = 0
     hosts: Mapping[str, int] = {}

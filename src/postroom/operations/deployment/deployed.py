@@ -11,8 +11,8 @@ from postroom.application import ApplicationDefinition, Handler
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.configuration.hosts import Host, read_application_properties, read_hosts
 from postroom.messagebox.configuration.properties import read_property_types, read_sensitive_keys
-from postroom.messagebox.configuration.removed_services import read_removed_services
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
+from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import (
     DeployedOrchestration,

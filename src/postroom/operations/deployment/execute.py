@@ -11,7 +11,11 @@ from psycopg.types.json import Jsonb
 from postroom.application import ApplicationDefinition, SendPortDefinition
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
-from postroom.messagebox.configuration.removed_services import RemovedService, restore_service, store_removed_service
+from postroom.messagebox.configuration.services import (
+    is_service_id,
+    read_removed_services,
+    remove_service,
+)
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import delete_orchestration, format_name
 from postroom.messagebox.statements import statement
@@ -102,8 +106,7 @@ class Deployment:
                 self._connection.execute(f"UPDATE {table} SET name = id::text WHERE id = %s", (id,))
             for name, id in ids.items():
                 self._connection.execute(f"UPDATE {table} SET name = %s WHERE id = %s", (name, id))
-        for name, id in ports.items():
-            self._connection.execute("SELECT rename_service(%s, %s)", (id, name))
+                self._connection.execute("SELECT rename_service(%s, %s)", (id, name))
 
     def _remove(self) -> None:
         """Remove what is not declared any more. Instances stay, with the name of their port or location.
@@ -117,24 +120,16 @@ class Deployment:
                 unenlist_port(self._connection, port)
             self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
             self._connection.execute("SELECT release_postponed(%s)", (port.port_id,))
-            self._keep_name(port.port_id, step, port_name=port.name, is_two_way=port.is_two_way)
+            self._remove_service(port.port_id)
         for step in self._plan.select(ChangeKind.LOCATION, Action.REMOVE):
-            location = self._deployed.locations[step.name]
-            self._connection.execute(statement("queries/remove_receive_location"), {"name": step.name})
-            self._keep_name(location.location_id, step, port_name=location.port_name)
+            location_id = self._deployed.locations[step.name].location_id
+            self._connection.execute("DELETE FROM receive_locations WHERE id = %s", (location_id,))
+            self._remove_service(location_id)
 
-    def _keep_name(self, service_id: uuid.UUID, step: PlanStep, *, port_name: str, is_two_way: bool = False) -> None:
-        """Keep the name of a removed port or location, and the decision about its instances if it has any."""
-        removed = RemovedService(
-            id=service_id,
-            kind=step.kind,
-            application=self._definition.name,
-            name=step.name,
-            port_name=port_name,
-            two_way=is_two_way,
-            backlog=self._backlog if service_id in self._deployed.backlog else Backlog.KEEP,
-        )
-        store_removed_service(self._connection, removed)
+    def _remove_service(self, service_id: uuid.UUID) -> None:
+        """Remove a port or location from the MessageBox. Keep the decision about its instances if it has any."""
+        backlog = self._backlog if service_id in self._deployed.backlog else Backlog.KEEP
+        remove_service(self._connection, service_id, backlog=backlog)
 
     def _store_receive_ports(self) -> dict[str, uuid.UUID]:
         """Store new and changed receive ports. Return the ids of all, by name."""
@@ -235,13 +230,12 @@ class Deployment:
     def _choose_id(self, step: PlanStep) -> uuid.UUID:
         """Return the id of a new object. An existing one keeps its own. A port or location that this application
         removed and declares again, or under a new name, gets its old id, so that its instances can be resumed."""
-        names = {"kind": step.kind, "application": self._definition.name, "name": step.name}
+        application = self._definition.name
         if step.action is Action.CREATE:
-            removed_name = self._deployed.get_removed_name(step.kind, step.name)
-            old_id = restore_service(self._connection, **{**names, "name": removed_name})
-            if old_id is not None:
-                return old_id
-        derived = uuid.uuid5(_ID_NAMESPACE, "/".join(names.values()))
+            names = (step.kind, application, self._deployed.get_removed_name(step.kind, step.name))
+            for removed in reversed(read_removed_services(self._connection)):
+                if (removed.kind, removed.application, removed.name) == names:
+                    return removed.id
+        derived = uuid.uuid5(_ID_NAMESPACE, f"{step.kind}/{application}/{step.name}")
         # A renamed object keeps the id that was derived from its old name.
-        used = self._connection.execute(statement("queries/is_id_used"), {"id": derived}).fetchone()
-        return uuid.uuid4() if used == (True,) else derived
+        return uuid.uuid4() if is_service_id(self._connection, derived) else derived

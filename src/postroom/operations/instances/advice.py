@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from postroom.errors import format_count
 from postroom.messagebox.configuration.hosts import ServiceClass
-from postroom.messagebox.configuration.removed_services import read_removed_services
+from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
 from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, count_instances

@@ -84,7 +84,7 @@ def list_orchestrations(connection: Connection, *, application: str | None = Non
             suspended_instances=use.suspended_instances,
             waiting=use.waiting,
             suspended_messages=use.suspended_messages,
-            problem=use.problem,
+            problem=use.problems.get(one.file),
             service_id=use.service_id,
             subscription_id=one.subscription_id,
         )

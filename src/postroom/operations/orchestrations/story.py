@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.orchestrations import read_stored_journal, read_waiting
+from postroom.messagebox.orchestrations import read_orchestrations, read_stored_journal, read_waiting
 from postroom.operations.instances.advice import read_advice
 from postroom.operations.instances.listing import Instance, get_instance
 from postroom.operations.records import extend, to_row
@@ -91,16 +91,18 @@ def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:
     instance = read_waiting(connection, instance_id)
     if instance is None:
         return None
+    orchestrations = read_orchestrations(connection)
+    convoy = next((one.convoy for one in orchestrations if one.service_id == instance.service_id), ())
     journal = read_stored_journal(connection, instance_id) if instance.can_read_journal else None
     turns = [] if journal is None else journal.turns
     subscriptions = list_subscriptions(connection, instance_id=instance_id)
-    names = ", ".join(dotted_name(*split_key(key)) for key in instance.convoy)
+    names = ", ".join(dotted_name(*split_key(key)) for key in convoy)
     waits = [
         *(
             Wait(kind="message", what=f"messages that match {subscription.filter}", filter=subscription.filter)
             for subscription in subscriptions
         ),
-        *([Wait(kind="message", what=f"messages of its convoy, by {names}")] if instance.convoy else []),
+        *([Wait(kind="message", what=f"messages of its convoy, by {names}")] if convoy else []),
         *([] if instance.wake_at is None else [Wait(kind="timer", what="its next timer", due=instance.wake_at)]),
         *_list_running_steps(turns),
     ]

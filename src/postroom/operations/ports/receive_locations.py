@@ -27,7 +27,6 @@ from postroom.messagebox.streams.row_streams import request_reset
 from postroom.ports.receive_locations import (
     ReceiveLocation,
     read_receive_locations,
-    schedule_from_json,
     schedule_to_json,
 )
 
@@ -81,12 +80,26 @@ def list_locations(connection: Connection, *, clock: Clock = system_clock) -> li
     served = {location.location_id for location in list_served_locations(connection, clock=clock)}
     now = clock()
     listed = []
-    for row in read_location_rows(connection):
-        schedule = schedule_from_json(row.pop("schedule"))
+    progress = {row["location_id"]: row for row in read_location_rows(connection)}
+    for location in read_receive_locations(connection):
+        schedule = location.schedule
         is_open = schedule is None or schedule.is_open(now)
-        opens = None if schedule is None or is_open else schedule.next_opening(now)
-        listing = LocationListing(**row, schedule=None if schedule is None else str(schedule), opens=opens)
-        if listing.location_id not in served:
+        listing = LocationListing(
+            location=location.name,
+            port=location.port_name,
+            adapter=location.adapter_kind,
+            pipeline=str(location.pipeline_json["kind"]),
+            uri=location.uri,
+            enabled=location.enabled,
+            schedule=None if schedule is None else str(schedule),
+            opens=None if schedule is None or is_open else schedule.next_opening(now),
+            route_failures=location.route_failures,
+            two_way=location.is_two_way,
+            **progress[location.location_id],
+        )
+        if location.is_two_way:
+            listing = replace(listing, state=LocationState.RECEIVING.value)
+        if location.location_id not in served:
             # The last report of a process that has ended is out of date.
             closed = "not running" if is_open else "outside its schedule"
             state = closed if listing.enabled else "disabled"

@@ -181,7 +181,7 @@ class Drain:
         limit = configured.max_messages if isinstance(configured, AnySink) else _DELETED_PORT_BATCH_SIZE
         if isinstance(configured, AnySink):
             self._writer.check(configured)
-        batch = self.queue.open_batch(connection, port_id, limit=limit)
+        batch = self.queue.open_batch(connection, port_id, limit=limit, sink=port.adapter_json if port else None)
         if batch is None:
             return None
         last_seq = max(batch.seqs, default=0)

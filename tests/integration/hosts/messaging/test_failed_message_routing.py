@@ -207,7 +207,9 @@ def test_a_host_sets_another_originator_only_for_error_reports(box: Box) -> None
         forged = failure(claimed).build_context(Context().promote(Region, "US")).promote(Region, "US")
         error_id = uuid.uuid4()
         context = forged.write(BTS.SourceParty, "Fabrikam").to_json()
-        assert HostQueues("Default").insert_error_message(host, claimed, error_id=error_id, context=context)
+        assert HostQueues("Default").insert_error_message(
+            host, claimed, error_id=error_id, context=context, adapter=None, uri=None
+        )
     stored = box.message(error_id).context
     assert (stored[Region], stored.is_promoted(Region), stored[BTS.SourceParty]) == ("EU", False, "Contoso")
     assert stored.promoted == failure(claimed).build_context(original.context).promoted

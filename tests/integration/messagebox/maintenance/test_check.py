@@ -72,8 +72,8 @@ DAMAGES = {
         "incomplete_orchestrations",
         "claims_of_dead_instances",
     },
-    "WITH o AS (INSERT INTO orchestrations (id, application_id, host_id, name, version, file, code, is_newest)"
-    " SELECT gen_random_uuid(), id, 1, 'o', 1, 'app.py', '', true FROM applications RETURNING id)"
+    "WITH o AS (INSERT INTO services (id, kind, application, name, port_name, version, host_id)"
+    " VALUES (gen_random_uuid(), 'orchestration', 't', 'o', 'o', 1, 1) RETURNING id)"
     " INSERT INTO subscriptions (host_id, service_class, service_id, service_name, instance_id, correlation_type_id,"
     " correlation_values, correlation_hash) SELECT 1, 1, id, 'o', gen_random_uuid(), 1, '{}', 0 FROM o": {
         "subscriptions_without_orchestration"

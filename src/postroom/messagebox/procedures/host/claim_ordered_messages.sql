@@ -9,7 +9,7 @@
 -- were free. Operators lock rows without these locks: if one of the rows is locked, nothing is claimed until the next
 -- call.
 -- Indexes: work_queue_ordered, from one port to the next, so the length of a waiting queue does not matter;
--- work_queue_ordered_claimed, scheduled_queue_instance, suspended_queue_instance, the primary key of send_ports.
+-- work_queue_ordered_claimed, scheduled_queue_instance, suspended_queue_instance, the primary key of services.
 -- Locks: advisory (7006, hash of the instance) of each port, tried, and the claimed rows, for the moment of the claim.
 CREATE OR REPLACE FUNCTION messagebox.claim_ordered_messages___HOST__(
     p_claim_id uuid, p_host_instance integer, p_limit integer, p_ahead integer, p_excluded uuid[]
@@ -51,7 +51,7 @@ BEGIN
          CROSS JOIN LATERAL (SELECT least(
                 (SELECT min(o.seq) FROM __HOST___q_scheduled o WHERE o.instance_id = p.instance_id),
                 (SELECT min(o.seq) FROM __HOST___q_suspended o WHERE o.instance_id = p.instance_id),
-                (SELECT min(o.seq) FROM send_ports s JOIN instances o ON o.instance_id = s.id
+                (SELECT min(o.seq) FROM services s JOIN instances o ON o.instance_id = s.id
                   WHERE s.id = p.instance_id AND s.former_host_ids <> '{}' AND o.host_id <> __HOST_ID__),
                 9223372036854775807) AS before) b
          CROSS JOIN LATERAL (SELECT q.ctid FROM __HOST___q q

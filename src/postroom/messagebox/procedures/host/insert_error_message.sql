@@ -2,10 +2,11 @@
 -- caller routes the error message in the same transaction. Publisher and originator are those of the original (FMR-05):
 -- everything except the report in p_context is taken from the original, so that no host can publish on behalf of
 -- another. Returns the ids of the parts, or null if the claim was taken over. A routing failure report about the
--- instance stays, because the error message refers to it. It records where the message was received.
+-- instance stays, because the error message refers to it. It records where the message was received (p_adapter, p_uri).
 -- Indexes: as int_take_claimed; spool's primary key, suspended_queue_reports, suspended_queue_instance.
 CREATE OR REPLACE FUNCTION messagebox.insert_error_message___HOST__(
-    p_claim_id uuid, p_seq bigint, p_error_id uuid, p_context jsonb, p_now timestamptz DEFAULT now()
+    p_claim_id uuid, p_seq bigint, p_error_id uuid, p_context jsonb, p_adapter text, p_uri text,
+    p_now timestamptz DEFAULT now()
 ) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
@@ -24,8 +25,7 @@ BEGIN
       FROM spool s WHERE s.message_id = failed.message_id
     RETURNING part_ids INTO STRICT shared;
     UPDATE suspended_queue
-       SET related_instance_id = NULL, last_related_instance_id = NULL,
-           (adapter, uri) = (SELECT l.adapter_kind, l.uri FROM receive_locations l WHERE l.id = failed.service_id)
+       SET related_instance_id = NULL, last_related_instance_id = NULL, adapter = p_adapter, uri = p_uri
      WHERE cause = 3 AND instance_id = report_of(failed.instance_id);
     PERFORM int_count_in_logs(ARRAY[failed.message_id]);
     PERFORM int_finish(taken);

@@ -2,12 +2,12 @@
 -- one of up to p_limit waiting messages, best priority and lowest number first. From its commit on the batch is fixed:
 -- its messages are claimed by its id, and only the process with its latest attempt number can end it. No row if nothing
 -- waits. Returns for each message its number and its attempts, by number, and the definition of the sink when the batch
--- was created, '{}' if the port was removed by then.
+-- was created: p_sink, which is '{}' if the port was removed by then.
 -- Index: sink_batches_port, work_queue_sinks, work_queue_claimed; see dequeue_messages for the settings.
 -- Locks: the batch, or the claimed rows, until commit. It waits for an operator who changes one of the rows, and leaves
 -- it out.
 CREATE OR REPLACE FUNCTION messagebox.open_sink_batch___HOST__(
-    p_port_id uuid, p_batch_id uuid, p_limit integer, p_now timestamptz DEFAULT now()
+    p_port_id uuid, p_batch_id uuid, p_limit integer, p_sink jsonb, p_now timestamptz DEFAULT now()
 ) RETURNS TABLE (batch_id uuid, number bigint, attempt integer, sink jsonb, seqs bigint[], tries integer[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
@@ -28,8 +28,7 @@ BEGIN
             RETURN;
         END IF;
         INSERT INTO sink_batches (batch_id, host_id, port_id, sink, opened_at)
-        VALUES (p_batch_id, __HOST_ID__, p_port_id,
-                coalesce((SELECT p.adapter FROM send_ports p WHERE p.id = p_port_id), '{}'), p_now)
+        VALUES (p_batch_id, __HOST_ID__, p_port_id, p_sink, p_now)
         RETURNING * INTO opened;
     END IF;
     RETURN QUERY

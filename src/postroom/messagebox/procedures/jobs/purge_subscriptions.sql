@@ -32,13 +32,9 @@ BEGIN
     UPDATE routing_version v SET rebuild_below = greatest(v.rebuild_below, n.version)
       FROM newest n WHERE n.version IS NOT NULL;
     -- A host that a port or location was moved away from reads its definition until nothing of it is left there.
-    UPDATE send_ports p SET former_host_ids = ARRAY(
-        SELECT h FROM unnest(p.former_host_ids) h
-         WHERE EXISTS (SELECT 1 FROM instances i WHERE i.service_id = p.id AND i.host_id = h))
-     WHERE p.former_host_ids <> '{}';
-    UPDATE receive_locations l SET former_host_ids = ARRAY(
-        SELECT h FROM unnest(l.former_host_ids) h
-         WHERE EXISTS (SELECT 1 FROM instances i WHERE i.service_id = l.id AND i.host_id = h))
-     WHERE l.former_host_ids <> '{}';
+    UPDATE services s SET former_host_ids = ARRAY(
+        SELECT h FROM unnest(s.former_host_ids) h
+         WHERE EXISTS (SELECT 1 FROM instances i WHERE i.service_id = s.id AND i.host_id = h))
+     WHERE s.former_host_ids <> '{}';
     RETURN purged + instances_purged;
 END $$;

@@ -27,12 +27,12 @@ BEGIN
             SELECT array_agg(DISTINCT r) INTO changed FROM terminate_instances(p_instance_ids) r;
     END CASE;
     IF cardinality(p_instance_ids) = 1 AND changed IS NOT NULL THEN
-        INSERT INTO audit (action, target, before, after)
-        VALUES ('instance.' || p_action, changed[1]::text, state_before, jsonb_build_object('state', state_after));
+        PERFORM record_action('instance.' || p_action, changed[1]::text, state_before,
+                              jsonb_build_object('state', state_after));
     ELSIF changed IS NOT NULL THEN
-        INSERT INTO audit (action, target, after)
-        VALUES ('instance.' || p_action, to_char(cardinality(changed), 'FM999,999,999') || ' instances',
-                jsonb_build_object('instances', cardinality(changed), 'state', state_after, 'ids', to_jsonb(changed)));
+        PERFORM record_action(
+            'instance.' || p_action, to_char(cardinality(changed), 'FM999,999,999') || ' instances', NULL,
+            jsonb_build_object('instances', cardinality(changed), 'state', state_after, 'ids', to_jsonb(changed)));
     END IF;
     RETURN QUERY SELECT c.instance_id, h.name
                    FROM unnest(changed, host_ids) AS c (instance_id, host_id) LEFT JOIN hosts h ON h.id = c.host_id;

@@ -31,9 +31,7 @@ BEGIN
     IF op.kind = 'start' THEN
         IF op.group_id IS NULL THEN
             piece := resume_stopped(op.service_id, p_limit);
-            moved_hosts := ARRAY(SELECT p.host_id FROM send_ports p WHERE p.id = op.service_id AND piece > 0
-                                 UNION ALL
-                                 SELECT o.host_id FROM orchestrations o WHERE o.id = op.service_id AND piece > 0);
+            moved_hosts := ARRAY(SELECT s.host_id FROM services s WHERE s.id = op.service_id AND piece > 0);
         ELSE
             SELECT coalesce(sum(r.resumed_count), 0), coalesce(array_agg(r.host_id), '{}') INTO piece, moved_hosts
               FROM resume_stopped_group(op.group_id, p_limit) r;
@@ -112,11 +110,11 @@ BEGIN
            finished_at = CASE WHEN finished THEN clock_timestamp() END
      WHERE o.id = op.id;
     IF piece > 0 AND op.kind <> 'start' THEN
-        INSERT INTO audit (login, os_user, action, target, reason, after)
-        VALUES (op.requested_by, op.os_user, 'instance.' || op.kind, 'operation ' || op.id, op.reason,
-                jsonb_build_object('instances', piece, 'ids', to_jsonb(changed_ids))
-                || CASE WHEN changed_messages = '{}' THEN '{}'
-                        ELSE jsonb_build_object('messages', to_jsonb(changed_messages)) END);
+        PERFORM record_action('instance.' || op.kind, 'operation ' || op.id, NULL,
+                              jsonb_build_object('instances', piece, 'ids', to_jsonb(changed_ids))
+                              || CASE WHEN changed_messages = '{}' THEN '{}'
+                                      ELSE jsonb_build_object('messages', to_jsonb(changed_messages)) END,
+                              op.requested_by, op.os_user, op.reason);
     END IF;
     PERFORM pg_notify('postroom_' || lower(h.name), '') FROM hosts h WHERE h.id = ANY (moved_hosts);
     RETURN QUERY SELECT op.id, piece, finished;

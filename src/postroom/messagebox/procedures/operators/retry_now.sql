@@ -8,7 +8,8 @@ DECLARE
     port_name text;
     made_due bigint;
 BEGIN
-    SELECT p.name INTO port_name FROM send_ports p WHERE p.id = p_port_id;
+    SELECT s.name INTO port_name FROM services s
+     WHERE s.id = p_port_id AND s.kind = 'send port' AND s.removed_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no send port %', p_port_id USING ERRCODE = 'PR404';
     END IF;
@@ -16,8 +17,7 @@ BEGIN
     UPDATE scheduled_queue SET valid_from = now()
      WHERE service_id = p_port_id AND state = 1024 AND valid_from > now();
     GET DIAGNOSTICS made_due = ROW_COUNT;
-    INSERT INTO audit (action, target, before, after)
-    VALUES ('port.retry', port_name, jsonb_build_object('retrying', made_due),
-            jsonb_build_object('ready to run', made_due));
+    PERFORM record_action('port.retry', port_name, jsonb_build_object('retrying', made_due),
+                          jsonb_build_object('ready to run', made_due));
     RETURN made_due;
 END $$;

@@ -15,7 +15,6 @@ BEGIN
             USING ERRCODE = 'PR409';
     END IF;
     UPDATE hosts h SET stopped = p_stopped WHERE h.id = p_host_id;
-    INSERT INTO audit (action, target, before, after)
-    VALUES (CASE WHEN p_stopped THEN 'host.stop' ELSE 'host.start' END, host.name,
-            jsonb_build_object('stopped', host.stopped), jsonb_build_object('stopped', p_stopped));
+    PERFORM record_action(CASE WHEN p_stopped THEN 'host.stop' ELSE 'host.start' END, host.name,
+                          jsonb_build_object('stopped', host.stopped), jsonb_build_object('stopped', p_stopped));
 END $$;

@@ -15,7 +15,6 @@ BEGIN
             CASE WHEN p_enabled THEN 'enabled' ELSE 'disabled' END USING ERRCODE = 'PR409';
     END IF;
     UPDATE receive_locations l SET enabled = p_enabled WHERE l.name = p_location;
-    INSERT INTO audit (action, target, before, after)
-    VALUES (CASE WHEN p_enabled THEN 'location.enable' ELSE 'location.disable' END, p_location,
-            jsonb_build_object('enabled', was_enabled), jsonb_build_object('enabled', p_enabled));
+    PERFORM record_action(CASE WHEN p_enabled THEN 'location.enable' ELSE 'location.disable' END, p_location,
+                          jsonb_build_object('enabled', was_enabled), jsonb_build_object('enabled', p_enabled));
 END $$;

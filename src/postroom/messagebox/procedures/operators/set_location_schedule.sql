@@ -12,7 +12,7 @@ BEGIN
         RAISE EXCEPTION 'there is no receive location %', p_location USING ERRCODE = 'PR404';
     END IF;
     UPDATE receive_locations l SET schedule = p_schedule WHERE l.name = p_location;
-    INSERT INTO audit (action, target, before, after)
-    VALUES ('location.schedule', p_location, jsonb_build_object('schedule', coalesce(old_schedule, '"always"')),
-            jsonb_build_object('schedule', coalesce(p_schedule, '"always"')));
+    PERFORM record_action('location.schedule', p_location,
+                          jsonb_build_object('schedule', coalesce(old_schedule, '"always"')),
+                          jsonb_build_object('schedule', coalesce(p_schedule, '"always"')));
 END $$;

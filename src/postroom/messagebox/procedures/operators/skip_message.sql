@@ -19,13 +19,13 @@ BEGIN
     IF p_new_id IS NULL THEN
         PERFORM terminate_instances(ARRAY[aside.instance_id]);
     END IF;
-    INSERT INTO audit (action, target, before, after)
-    VALUES (CASE WHEN p_new_id IS NULL THEN 'instance.terminate' ELSE 'instance.skip' END, p_instance_id::text,
-            state_before,
-            jsonb_build_object('state', CASE WHEN p_new_id IS NULL THEN 'terminated' ELSE 'suspended' END,
-                               'message', aside.message_id)
-            || CASE WHEN p_new_id IS NULL THEN '{}' ELSE jsonb_build_object('instance', p_new_id) END);
+    PERFORM record_action(
+        CASE WHEN p_new_id IS NULL THEN 'instance.terminate' ELSE 'instance.skip' END, p_instance_id::text,
+        state_before,
+        jsonb_build_object('state', CASE WHEN p_new_id IS NULL THEN 'terminated' ELSE 'suspended' END,
+                           'message', aside.message_id)
+        || CASE WHEN p_new_id IS NULL THEN '{}' ELSE jsonb_build_object('instance', p_new_id) END);
     PERFORM pg_notify('postroom_' || lower(h.name), '')
-       FROM send_ports p JOIN hosts h ON h.id = p.host_id WHERE p.id = p_instance_id;
+       FROM services s JOIN hosts h ON h.id = s.host_id WHERE s.id = p_instance_id;
     RETURN true;
 END $$;

@@ -14,10 +14,10 @@ BEGIN
         RAISE EXCEPTION 'only the start of a port starts this operation' USING ERRCODE = '42501';
     END IF;
     new_id := store_operation(p_kind, p_target, p_instance_ids, p_first_only => p_first_only AND p_kind = 'terminate');
-    INSERT INTO audit (action, target, after)
-    VALUES ('instance.' || p_kind,
-            CASE cardinality(p_instance_ids) WHEN 1 THEN p_instance_ids[1]::text ELSE 'operation ' || new_id END,
-            jsonb_build_object('operation', new_id, 'conditions', p_target,
-                               'chosen', coalesce(cardinality(p_instance_ids), 0)));
+    PERFORM record_action(
+        'instance.' || p_kind,
+        CASE cardinality(p_instance_ids) WHEN 1 THEN p_instance_ids[1]::text ELSE 'operation ' || new_id END, NULL,
+        jsonb_build_object('operation', new_id, 'conditions', p_target,
+                           'chosen', coalesce(cardinality(p_instance_ids), 0)));
     RETURN new_id;
 END $$;

@@ -29,7 +29,6 @@ BEGIN
         RAISE EXCEPTION '% % is already %', p_kind, service_name, state_after USING ERRCODE = 'PR409';
     END IF;
     SELECT s.hosts, s.operation_id INTO hosts, operation_id FROM set_service_state(p_kind, p_id, p_start, p_limit) s;
-    INSERT INTO audit (action, target, before, after)
-    VALUES (p_kind || CASE WHEN p_start THEN '.start' ELSE '.stop' END, service_name,
-            jsonb_build_object('state', state_before), jsonb_build_object('state', state_after));
+    PERFORM record_action(p_kind || CASE WHEN p_start THEN '.start' ELSE '.stop' END, service_name,
+                          jsonb_build_object('state', state_before), jsonb_build_object('state', state_after));
 END $$;

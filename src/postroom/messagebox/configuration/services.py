@@ -1,0 +1,69 @@
+"""What the MessageBox knows about services: send ports, receive locations, send port groups and orchestrations.
+
+It refers to no table of the schema management. So what stores, renames or removes an artifact, or changes its state,
+does the same here, in the same transaction. Instances refer to the id of their service. A removed send port or receive
+location keeps its row, and an application that declares it again gets the id back, so that its instances can be
+resumed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+
+from postroom.messagebox.connection import Connection, read_records, read_value
+from postroom.messagebox.statements import statement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """A service. ``port_name`` is the receive port of a location, and otherwise the name. ``backlog`` is what is still
+    to be done with the instances of a removed service."""
+
+    id: uuid.UUID
+    kind: str
+    application: str
+    name: str
+    port_name: str
+    host_id: int | None = None
+    version: int | None = None
+    two_way: bool = False
+    backlog: str = "keep"
+
+
+def store_service(connection: Connection, service: Service) -> None:
+    """Store a service. It keeps its state."""
+    connection.execute(statement("queries/store_service"), asdict(service))
+
+
+def set_service_state(connection: Connection, service_id: uuid.UUID, state: IntEnum) -> None:
+    """Store the state of a service: bound, stopped or started."""
+    connection.execute("SELECT int_set_service_state(%s, %s)", (service_id, state.name.lower()))
+
+
+def remove_service(connection: Connection, service_id: uuid.UUID, *, backlog: str = "keep") -> None:
+    """Remove a send port or receive location. Its name and its id are kept."""
+    connection.execute(statement("queries/remove_service"), {"id": service_id, "backlog": backlog})
+
+
+def delete_service(connection: Connection, service_id: uuid.UUID) -> None:
+    """Remove a send port group or an orchestration, which has no instances any more."""
+    connection.execute("DELETE FROM services WHERE id = %s", (service_id,))
+
+
+def is_service_id(connection: Connection, service_id: uuid.UUID) -> bool:
+    """Return True if a service has this id, or had it and was removed."""
+    return bool(read_value(connection, "SELECT count(*) FROM services WHERE id = %s", service_id))
+
+
+def read_removed_services(connection: Connection) -> list[Service]:
+    """Return all removed services, the latest last."""
+    columns = "id, kind, application, name, port_name, two_way, backlog"
+    query = f"SELECT {columns} FROM services WHERE removed_at IS NOT NULL ORDER BY removed_at, name"
+    return read_records(connection, Service, query)
+
+
+def finish_backlog(connection: Connection, service_id: uuid.UUID) -> None:
+    """Note that nothing is to be done any more with the instances of a removed service."""
+    connection.execute("UPDATE services SET backlog = 'keep' WHERE id = %s", (service_id,))

@@ -1,0 +1,154 @@
+-- Management: the tables of BizTalk's Management database: service classes, and the artifacts of applications. A
+-- host_id is that of a row in messagebox.hosts. There is no foreign key, because a MessageBox stands alone: the row of
+-- the artifact in messagebox.services has one.
+
+-- The kinds of services that receive messages, and how hosts dequeue for each kind (BizTalk: adm_ServiceClass).
+CREATE TABLE management.service_classes (
+    id                smallint PRIMARY KEY,
+    name              text NOT NULL UNIQUE,
+    polling_interval  interval NOT NULL DEFAULT '500 ms' CHECK (polling_interval > '0'),   -- of an empty queue
+    dequeue_threads   smallint NOT NULL DEFAULT 5 CHECK (dequeue_threads >= 1)
+);
+-- spark_sinks are send ports whose adapter is a Spark writer. Pipeline processes drain them in batches; hosts do not
+-- dequeue them. programs are the subscriptions of programs (client.subscribe), which claim their messages themselves.
+INSERT INTO management.service_classes (id, name) VALUES
+    (1, 'orchestrations'), (4, 'messaging_in_process'), (16, 'caching'), (32, 'messaging_isolated'),
+    (64, 'routing_failure_report'), (128, 'spark_sinks'), (256, 'programs');
+
+-- The declared handlers (BizTalk: adm_SendHandler, adm_ReceiveHandler): an adapter that a host runs in one direction. A
+-- host without a row runs all adapters that its type allows. If a host instance has as many messages of slow send ports
+-- of an adapter in memory as the high watermark, it claims no more of them until it has fewer than the low watermark
+-- (DEQ-17).
+CREATE TABLE management.handlers (
+    host_id         smallint NOT NULL,
+    adapter         text NOT NULL,                                  -- the kind of the adapter
+    direction       text NOT NULL CHECK (direction IN ('receive', 'send')),
+    high_watermark  integer NOT NULL,
+    low_watermark   integer NOT NULL CHECK (low_watermark >= 1),
+    PRIMARY KEY (host_id, adapter, direction),
+    CHECK (low_watermark <= high_watermark)
+);
+
+-- The deployed applications with their definitions.
+CREATE TABLE management.applications (
+    id          uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    name        text NOT NULL UNIQUE,
+    definition  jsonb NOT NULL,
+    applied_at  timestamptz NOT NULL DEFAULT now()
+);
+
+-- Receive ports: one or more receive locations with the same settings.
+CREATE TABLE management.receive_ports (
+    id              uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    application_id  uuid NOT NULL REFERENCES management.applications,
+    name            text NOT NULL UNIQUE,
+    -- Publish an error message instead of suspending (FMR-01).
+    route_failures  boolean NOT NULL DEFAULT false,
+    -- An unauthenticated message is dropped, or suspended (keep).
+    authentication  text NOT NULL DEFAULT 'none'
+                    CHECK (authentication IN ('none', 'drop', 'keep'))
+);
+
+-- Receive locations: where and how a receive port receives messages. A host reads only its own receive locations.
+CREATE TABLE management.receive_locations (
+    id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    receive_port_id  uuid NOT NULL REFERENCES management.receive_ports ON DELETE CASCADE,
+    host_id          smallint NOT NULL,
+    name             text NOT NULL UNIQUE,
+    adapter          jsonb NOT NULL,
+    adapter_kind     text GENERATED ALWAYS AS (adapter ->> 'kind') STORED,   -- for those who may not read the adapter
+    pipeline         jsonb NOT NULL,
+    -- Maps of the receive port, with the files they need.
+    maps             jsonb NOT NULL DEFAULT '{"maps": [], "files": {}}',
+    -- Null: one-way. The pipeline and the maps of responses.
+    response         jsonb,
+    uri              text NOT NULL,                                 -- BTS.InboundTransportLocation
+    enabled          boolean NOT NULL DEFAULT true,
+    schedule         jsonb                                          -- when it receives messages; null: always
+);
+
+-- Send ports: where and how messages are sent. A host reads only its own send ports.
+CREATE TABLE management.send_ports (
+    id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    application_id   uuid NOT NULL REFERENCES management.applications,
+    host_id          smallint NOT NULL,
+    name             text NOT NULL UNIQUE,
+    transport_id     uuid NOT NULL DEFAULT gen_random_uuid(),       -- BTS.SPTransportID
+    -- Its definition, except what the other columns contain.
+    settings         jsonb NOT NULL,
+    two_way          boolean NOT NULL GENERATED ALWAYS AS ((settings ->> 'two_way')::boolean) STORED,
+    adapter          jsonb NOT NULL,                                -- may contain secrets
+    adapter_kind     text GENERATED ALWAYS AS (adapter ->> 'kind') STORED,   -- for those who may not read the adapter
+    uri              text NOT NULL,                                 -- BTS.OutboundTransportLocation
+    -- The adapter of the backup transport; null: none.
+    backup_adapter   jsonb,
+    backup_kind      text GENERATED ALWAYS AS (backup_adapter ->> 'kind') STORED,
+    backup_uri       text,
+    state            smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3),   -- 1 bound, 2 stopped, 3 started
+    subscription_id  bigint,                                        -- of its own filter; null unless it is enlisted
+    CHECK ((backup_adapter IS NULL) = (backup_uri IS NULL))
+);
+
+-- Send port groups: send ports that receive the same messages. A group itself has no subscription. While a group and a
+-- member are both enlisted, the member has one more subscription, with the filter of the group.
+CREATE TABLE management.send_port_groups (
+    id              uuid PRIMARY KEY DEFAULT gen_random_uuid(),     -- BTS.SPGroupID
+    application_id  uuid NOT NULL REFERENCES management.applications,
+    name            text NOT NULL UNIQUE,
+    description     text NOT NULL DEFAULT '' CHECK (length(description) <= 256),
+    filter          text,
+    state           smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3)    -- 1 bound, 2 stopped, 3 started
+);
+
+-- The members of send port groups. A send port that is a member cannot be deleted (SPT-09).
+CREATE TABLE management.send_port_group_members (
+    group_id         uuid NOT NULL REFERENCES management.send_port_groups ON DELETE CASCADE,
+    port_id          uuid NOT NULL REFERENCES management.send_ports,
+    subscription_id  bigint,                                        -- null unless both are enlisted
+    PRIMARY KEY (group_id, port_id)
+);
+-- The groups of a port, when it is enlisted or deleted.
+CREATE INDEX ON management.send_port_group_members (port_id);
+
+-- Orchestrations. The code is in the file of the application, never in the database. Versions of one orchestration are
+-- declared side by side. Only the newest one is activated by messages, and the others finish their instances.
+CREATE TABLE management.orchestrations (
+    id               uuid PRIMARY KEY,
+    application_id   uuid NOT NULL REFERENCES management.applications,
+    host_id          smallint NOT NULL,
+    name             text NOT NULL,
+    version          integer NOT NULL CHECK (version >= 1),
+    file             text NOT NULL,                                 -- the file of the application, where its hosts run
+    -- A digest of that file and of what it imports from its folder.
+    code             text NOT NULL,
+    -- Of the activation subscription; null: other orchestrations start it.
+    filter           text,
+    convoy           text[] NOT NULL DEFAULT '{}',                  -- keys of the properties
+    convoy_set_id    integer,                                       -- all versions with the same properties share it
+    -- Its instances get messages in the order of publishing.
+    ordered          boolean NOT NULL DEFAULT false,
+    correlations     jsonb NOT NULL DEFAULT '[]',                   -- the keys of each correlation
+    priority         smallint NOT NULL DEFAULT 7 CHECK (priority BETWEEN 1 AND 10),     -- of activations (DEQ-12)
+    is_newest        boolean NOT NULL,
+    -- 1 unbound, 2 bound, 3 stopped, 4 started.
+    state            smallint NOT NULL DEFAULT 2 CHECK (state BETWEEN 1 AND 4),
+    subscription_id  bigint,                                        -- of its activation; null unless it is enlisted
+    UNIQUE (name, version)
+);
+
+-- The audit: what operators and administrators have done. The functions that operators may call add a row in the
+-- transaction of the action. Administrators may add rows. Nobody but the owner may change or delete them.
+CREATE TABLE management.audit (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    recorded_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    login        text NOT NULL DEFAULT session_user,                -- not in the grants: PostgreSQL fills it
+    -- The user of the command, as the command reports it; not verified.
+    os_user      text DEFAULT nullif(current_setting('postroom.os_user', true), ''),
+    action       text NOT NULL,                                     -- such as port.start
+    target       text NOT NULL,                                     -- a name or an id
+    reason       text DEFAULT nullif(current_setting('postroom.reason', true), ''),
+    before       jsonb,
+    after        jsonb
+);
+-- The history of one object.
+CREATE INDEX audit_target ON management.audit (target, id);
