@@ -12,6 +12,7 @@ import pytest
 
 from postroom.hosts import HostInstance
 from postroom.message import Message
+from postroom.messagebox import service_states
 from postroom.messagebox.audit import list_audit
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance import jobs
@@ -27,7 +28,7 @@ from postroom.operations.instances.bulk_operations import (
     start_operation,
 )
 from postroom.operations.instances.listing import InstanceQuery
-from postroom.operations.ports import enlistment, groups, send_ports
+from postroom.operations.ports import groups, send_ports
 from postroom.operations.roles import grant_role
 from tests.support.box import Box, Region
 from tests.support.contents import Contents
@@ -40,7 +41,7 @@ EVERYTHING = InstanceQuery()
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (jobs, bulk_operations):
         monkeypatch.setattr(module, "OPERATION_PIECE", 3)
-    monkeypatch.setattr(enlistment, "MAX_RESUMED", 3)
+    monkeypatch.setattr(service_states, "MAX_RESUMED", 3)
 
 
 def publish(box: Box, count: int) -> None:
