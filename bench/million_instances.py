@@ -23,10 +23,10 @@ from pathlib import Path
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
+from postroom.messagebox.instance_operations import BulkOperation, list_operations
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
 from postroom.messagebox.migrate import migrate
-from postroom.operations.instances.bulk_operations import BulkOperation, list_operations
 from tests.support.box import Box, Region, add_test_objects, open_box
 
 _LOAD = Path(__file__).with_name("million_suspended.sql").read_text(encoding="utf-8")

@@ -23,23 +23,6 @@ USERS_TABLES = {
 }
 #: Modules outside of the package messagebox that still have SQL.
 STILL_OUTSIDE = {
-    "operations/backup/create.py",
-    "operations/backup/restore.py",
-    "operations/bad_rows.py",
-    "operations/deployment/applications.py",
-    "operations/deployment/apply.py",
-    "operations/deployment/backlog.py",
-    "operations/deployment/deployed.py",
-    "operations/deployment/execute.py",
-    "operations/explain/matching_messages.py",
-    "operations/explain/subscribers.py",
-    "operations/explain/unread_messages.py",
-    "operations/instances/advice.py",
-    "operations/instances/bulk_operations.py",
-    "operations/instances/changes.py",
-    "operations/instances/listing.py",
-    "operations/messages.py",
-    "operations/subscriptions.py",
     "spark/bulk/bulk_files.py",
     "spark/bulk/progress.py",
     "spark/bulk/row_counts.py",

@@ -29,9 +29,9 @@ from postroom.client.client import Client
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import connect as connect_messagebox
 from postroom.messagebox.embedded import EmbeddedServer
+from postroom.messagebox.instances import count_suspended
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
-from postroom.operations.instances.listing import count_suspended
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.polling.polled_location import PolledLocation
 

@@ -70,3 +70,8 @@ def record_failed_probe(connection: Connection, port_id: uuid.UUID, host_id: int
     """Record why the last probe failed."""
     parameters = {"port_id": port_id, "host_id": host_id, "reason": reason}
     connection.execute(statement("queries/record_failed_probe"), parameters)
+
+
+def remove_open_circuit(connection: Connection, port_id: uuid.UUID) -> None:
+    """Forget that the circuit breaker of a send port is open, because its settings have changed."""
+    connection.execute("DELETE FROM open_circuits WHERE port_id = %s", (port_id,))

@@ -191,6 +191,11 @@ def get_backend_pid(connection: Connection) -> int:
     return int(read_value(connection, "SELECT pg_backend_pid()"))
 
 
+def use_one_snapshot(connection: Connection) -> None:
+    """Let all statements of this transaction, which only reads, see the same snapshot. Call it first."""
+    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Precondition:
     """A change that has to succeed before anything else is written: an SQL expression that changes rows, and is false

@@ -19,12 +19,10 @@ from typing import Any
 
 from postroom.agent.receiving.suspended_documents import SuspendedForm
 from postroom.errors import StateError, format_count
-from postroom.message import Context
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
+from postroom.messagebox.instances import Instance, get_instance
+from postroom.messagebox.storage.spool import get_message, read_suspended_rows
 from postroom.operations.instances.changes import resume_with_bodies
-from postroom.operations.instances.listing import Instance, get_instance
-from postroom.operations.messages import get_message
 from postroom.pipelines import Rows
 from postroom.pipelines.documents.disassembled_batch import Form
 from postroom.pipelines.rows.document import is_corrected_as_line
@@ -110,15 +108,11 @@ def resume_bad_rows(connection: Connection, corrected: Path) -> ResumedRows:
 
 def _read_rows(connection: Connection, interchange_id: object) -> Iterator[_BadRow]:
     """Yield the rows of a file that could not be read, and that can be resumed."""
-    found = connection.execute(statement("queries/list_suspended_rows"), (interchange_id,)).fetchall()
-    for instance_id, stored, part_id, body in found:
-        context = Context.from_json(stored)
+    for row in read_suspended_rows(connection, interchange_id):
+        context = row.context
         if context.get(SuspendedForm) == Form.RECEIVED.value and context.get(SPLIT_START) is not None:
-            if body is None:
-                pieces = connection.execute(statement("queries/read_part"), {"part_id": part_id}).fetchall()
-                body = b"".join(piece for (piece,) in pieces)
             position = int(str(context[SPLIT_START])), int(str(context[BTS.InterchangeSequenceNumber]))
-            yield _BadRow(instance_id=instance_id, position=position, line=bytes(body))
+            yield _BadRow(instance_id=row.instance_id, position=position, line=row.body)
 
 
 def _check_lines(connection: Connection, instance: Instance, rows: list[_BadRow]) -> bytes | None:

@@ -30,8 +30,8 @@ from postroom.messagebox.configuration.hosts import (
 from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.running_processes import change_routing
+from postroom.messagebox.instances import count_queues
 from postroom.messagebox.migrate import create_host, remove_host
-from postroom.operations.instances.listing import count_queues
 from postroom.operations.records import extend, to_row
 from postroom.ports.handlers import read_handlers
 from postroom.properties import dotted_name, split_key

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -70,17 +70,3 @@ def get_label(value: Enum) -> Any:
     if isinstance(value, IntEnum):
         return getattr(value, "label", value.name.lower())
     return value.value
-
-
-def format_duration(age: timedelta | None) -> str:
-    """Return a duration with its two largest units: ``2 d 3 h``, ``5 min``, ``0.4 s``."""
-    if age is None:
-        return ""
-    seconds = max(age.total_seconds(), 0.0)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    days, hours, minutes = whole // 86_400, whole // 3_600 % 24, whole // 60 % 60
-    units = [(days, "d"), (hours, "h"), (minutes, "min"), (whole % 60, "s")]
-    first = next(number for number, (count, _) in enumerate(units) if count)
-    return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from postroom.errors import BadValue, NotFound
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.short_ids import IdKind as IdKind
 from postroom.messagebox.short_ids import find_ids
-from postroom.operations.instances.listing import InstanceQuery, list_instances
 
 _DIGITS = 32
 _MIN_DIGITS = 4

@@ -5,60 +5,35 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from postroom.agent.routing.correlation import read_instance_filters
 from postroom.agent.routing.table import read_filters
 from postroom.errors import DefinitionError, NotFound, suggest_names
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
-from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.configuration.properties import (
     can_read_correlation_values,
     read_deployed_properties,
     read_sensitive_keys,
 )
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
-from postroom.messagebox.subscriptions import SubscriptionState
+from postroom.messagebox.instances import read_service_names
+from postroom.messagebox.stored_subscriptions import (
+    Subscription,
+    SubscriptionType,
+    read_correlation_keys,
+    read_subscriptions,
+)
 from postroom.operations.records import extend
 from postroom.operations.redaction import build_hidden_filter, redact_filter
 from postroom.properties import Property
 from postroom.values import Value
 
-SubscriptionType = Literal["activation", "instance"]
-
 _ID_LIMIT = 2**31
 
 #: The maximum number of subscriptions that an error about an ambiguous name lists.
 _MAX_LISTED = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subscription:
-    """A subscription that messages are matched against."""
-
-    subscription_id: int
-    type: SubscriptionType
-    service_class: ServiceClass
-    service_id: uuid.UUID
-    service_name: str
-    host: str
-    instance_id: uuid.UUID | None
-    priority: int
-    state: SubscriptionState
-    ordered_delivery: bool
-    request_response: bool
-    filter: str
-    """The filter as the user wrote it, or empty. The filter of an instance is redacted. The stored predicates are what
-    is matched."""
-    convoy: tuple[str, ...]
-    """The keys of the properties that identify a convoy."""
-    created_at: datetime
-    valid_from: datetime | None
-    group: str | None = None
-    """The send port group that the service receives through, or None for its own subscription."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +69,7 @@ def list_subscriptions(
     found = _read(connection, service=service, **conditions)
     if service is None or found:
         return found
-    names = [name for (name,) in connection.execute(statement("queries/list_service_names"))]
+    names = read_service_names(connection)
     if service not in names:
         hint = suggest_names(service, names, "There are", none="none; run postroom apply first")
         raise NotFound(f"There is no service {service!r}.", hint=hint)
@@ -182,9 +157,8 @@ def read_redacted_filters(connection: Connection, subscriptions: list[Subscripti
             key: redact_filter(filter, hidden) for key, filter in read_subscription_filters(connection, waiting).items()
         }
     elif waiting:
-        ids = [subscription.subscription_id for subscription in waiting]
-        for subscription_id, keys in connection.execute(statement("queries/read_correlation_properties"), (ids,)):
-            shown[subscription_id] = build_hidden_filter(keys)
+        keys = read_correlation_keys(connection, [subscription.subscription_id for subscription in waiting])
+        shown |= {subscription_id: build_hidden_filter(waited) for subscription_id, waited in keys.items()}
     return shown
 
 
@@ -201,8 +175,7 @@ def restore_written_order(stored: Filter, text: str, properties: Iterable[Proper
 
 
 def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
-    parameters = dict.fromkeys(("id", "activation", "service", "group", "instance", "limit")) | conditions
-    found = [_to_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
+    found = read_subscriptions(connection, **conditions)
     shown = read_redacted_filters(
         connection, [subscription for subscription in found if subscription.instance_id is not None]
     )
@@ -212,22 +185,3 @@ def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
         else subscription
         for subscription in found
     ]
-
-
-_FIELDS = (
-    *("subscription_id", "instance_id", "service_class", "service_id", "service_name", "host", "priority", "state"),
-    *("ordered_delivery", "request_response", "filter", "convoy", "created_at", "valid_from", "group"),
-)
-
-
-def _to_subscription(row: tuple[Any, ...]) -> Subscription:
-    values = dict(zip(_FIELDS, row, strict=True))
-    return Subscription(
-        **{
-            **values,
-            "type": "activation" if values["instance_id"] is None else "instance",
-            "service_class": ServiceClass(values["service_class"]),
-            "state": SubscriptionState(values["state"]),
-            "convoy": tuple(values["convoy"]),
-        }
-    )

@@ -17,11 +17,11 @@ from postroom.filters.columns import Columns
 from postroom.filters.index import Piece
 from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.connection import connect
+from postroom.messagebox.instances import get_instance
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.changes import resume
-from postroom.operations.instances.listing import get_instance
 from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport

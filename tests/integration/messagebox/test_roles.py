@@ -17,11 +17,12 @@ from postroom.filters.text import format_filter
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.storage.copy_rows import Cause
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.instances.advice import read_advice
-from postroom.operations.instances.listing import InstanceQuery, InstanceState, list_instances
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role

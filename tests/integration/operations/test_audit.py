@@ -14,10 +14,10 @@ from postroom.errors import NotAllowed, StateError
 from postroom.message import Message
 from postroom.messagebox.audit import AuditEntry, list_audit, set_reason
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.instances import InstanceQuery
 from postroom.operations.all_or_none import all_or_none
 from postroom.operations.deployment.apply import apply, remove
 from postroom.operations.instances import changes
-from postroom.operations.instances.listing import InstanceQuery
 from postroom.operations.jobs import repair_messagebox
 from postroom.operations.ports import groups, receive_locations, send_ports
 from postroom.operations.roles import grant_role, revoke_role

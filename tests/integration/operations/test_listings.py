@@ -19,21 +19,15 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import read_routing_version
+from postroom.messagebox.instances import InstanceQuery, list_instances
+from postroom.messagebox.storage.spool import get_message, list_messages, read_part
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.hosts import get_host_details, list_hosts
 from postroom.operations.instances.changes import resume, terminate
-from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.operations.jobs import check, list_jobs, run_jobs
-from postroom.operations.messages import (
-    find_part,
-    get_message,
-    list_messages,
-    list_referring_instances,
-    read_part,
-    save_message,
-)
+from postroom.operations.messages import find_part, list_referring_instances, save_message
 from postroom.operations.ports import receive_locations as locations
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.subscriptions import find_subscription, list_subscriptions, read_subscription_filters

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from postroom.errors import format_duration
 from postroom.filters.explain import Reason
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.instance_states import InstanceState
 from postroom.messagebox.storage.copy_rows import Cause
-from postroom.operations.records import extend, format_duration, to_json, to_row
+from postroom.operations.records import extend, to_json, to_row
 
 
 @dataclass(frozen=True, kw_only=True)

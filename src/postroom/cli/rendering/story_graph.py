@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 if TYPE_CHECKING:
-    from postroom.operations.instances.listing import Instance
+    from postroom.messagebox.instances import Instance
     from postroom.operations.orchestrations.story import Story, StoryLine, Wait
 
 #: Maximum number of lines that are drawn. A longer picture cannot be read.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -142,3 +142,9 @@ class ReportedThrottle:
 def list_throttles(connection: Connection) -> list[ReportedThrottle]:
     """Return the delivery of every running host instance, and its publishing if the process itself throttles it."""
     return read_records(connection, ReportedThrottle, statement("queries/list_throttles"), (PROCESS_LOCK,))
+
+
+def find_running_copies(connection: Connection, logins: Sequence[str]) -> list[str]:
+    """Return the other databases of this server in which hosts with these logins run."""
+    conditions = {"lock_class": PROCESS_LOCK, "logins": list(logins)}
+    return [name for (name,) in connection.execute(statement("queries/find_running_copies"), conditions)]

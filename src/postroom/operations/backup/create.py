@@ -24,9 +24,16 @@ from pathlib import Path
 from postroom.clock import Clock, system_clock
 from postroom.errors import StateError
 from postroom.files.safe_files import sync_folder
-from postroom.messagebox.connection import Connection, connect, read_value
+from postroom.messagebox.configuration.applications import list_applications
+from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.file_pause import FilePause
-from postroom.messagebox.statements import statement
+from postroom.messagebox.maintenance.backup import (
+    begin_backup,
+    export_snapshot,
+    get_messagebox_id,
+    read_claimed_paths,
+    read_role_members,
+)
 from postroom.messagebox.storage.receipts import read_progress
 from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup.manifest import DUMP, FORMAT, Manifest, Report, SavedRole, write_manifest
@@ -66,26 +73,25 @@ def create_backup(
     folder, home = folder.absolute(), home.absolute()
     with _unfinished_folder(folder) as unfinished:
         files = FileCollection(folder=unfinished, home=home)
-        with _open_snapshot(url) as snapshot:
-            paused_seconds = _collect_during_pause(url, snapshot, files, home, report)
-            connection = snapshot.connection
+        with _open_snapshot(url) as connection:
+            paused_seconds = _collect_during_pause(url, connection, files, home, report)
             if archives:
                 _collect_archives(connection, files, home, report)
             for path in include:
                 _collect_included(files, path.absolute())
             created_at = clock()
             report("Dumping the database")
-            size, sha256 = dump_database(url, snapshot.export(), unfinished / DUMP)
+            size, sha256 = dump_database(url, export_snapshot(connection), unfinished / DUMP)
             manifest = Manifest(
                 format=FORMAT,
                 postroom=version("postroom"),
                 created_at=created_at,
-                messagebox_id=str(read_value(connection, "SELECT id FROM messagebox.message_box")),
+                messagebox_id=get_messagebox_id(connection),
                 home=str(home),
-                applications=tuple(name for (name,) in connection.execute("SELECT name FROM applications ORDER BY 1")),
+                applications=tuple(application.name for application in list_applications(connection)),
                 dump_size=size,
                 dump_sha256=sha256,
-                roles=_read_roles(connection),
+                roles=tuple(SavedRole(**role._asdict()) for role in read_role_members(connection)),
                 files=tuple(files.finish()),
             )
         write_manifest(unfinished, manifest)
@@ -103,34 +109,22 @@ def create_backup(
     )
 
 
-class _Snapshot:
-    """A snapshot of the database. The first statement takes it: PostgreSQL takes none at the start of a transaction."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    def export(self) -> str:
-        return str(read_value(self.connection, "SELECT pg_export_snapshot()"))
-
-
 @contextmanager
-def _open_snapshot(url: str) -> Iterator[_Snapshot]:
+def _open_snapshot(url: str) -> Iterator[Connection]:
     with connect(url, application_name="postroom backup") as connection, connection.transaction():
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        # The transaction is idle during the dump.
-        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        yield _Snapshot(connection)
+        begin_backup(connection)
+        yield connection
 
 
-def _collect_during_pause(url: str, snapshot: _Snapshot, files: FileCollection, home: Path, report: Report) -> float:
+def _collect_during_pause(url: str, connection: Connection, files: FileCollection, home: Path, report: Report) -> float:
     """Collect the files that must match the database. Return the duration of the pause in seconds."""
     with closing(FilePause(url)) as pause:
         report("Waiting for processes that move files")
         pause.acquire()
         started = time.monotonic()
         files.add_tree("streams", "", home / ".postroom" / "streams")
-        snapshot.export()
-        count = _collect_claimed(snapshot.connection, files)
+        export_snapshot(connection)
+        count = _collect_claimed(connection, files)
         pause.release()
         seconds = time.monotonic() - started
     report(f"Collected {count} claimed files. No file was claimed for {seconds:.1f} s")
@@ -140,23 +134,22 @@ def _collect_during_pause(url: str, snapshot: _Snapshot, files: FileCollection, 
 def _collect_claimed(connection: Connection, files: FileCollection) -> int:
     count = 0
     missing: list[tuple[uuid.UUID, str]] = []
-    claims = connection.execute(statement("queries/read_all_file_claims")).fetchall()
-    for interchange_id, location_id, text, inode, state in claims:
-        path = Path(text)
+    for claim in read_claimed_paths(connection):
+        path = Path(claim.path)
         try:
             files.add(
                 "claimed",
-                f"{location_id}/{path.name}",
+                f"{claim.location_id}/{path.name}",
                 path,
-                inode=inode,
-                interchange_id=interchange_id,
+                inode=claim.inode,
+                interchange_id=claim.interchange_id,
                 # A file with two names would be quarantined before its claim is complete.
-                may_link=inode is not None,
+                may_link=claim.inode is not None,
             )
             count += 1
         except FileNotFoundError:
-            if state in _STATES_WITH_FILES:
-                missing.append((interchange_id, text))
+            if claim.state in _STATES_WITH_FILES:
+                missing.append((claim.interchange_id, claim.path))
     progress = read_progress(connection, [interchange_id for interchange_id, _ in missing]) if missing else {}
     lost = [text for interchange_id, text in missing if not progress[interchange_id].done]
     if lost:
@@ -183,11 +176,6 @@ def _collect_included(files: FileCollection, path: Path) -> None:
         files.add_tree("included", name, path)
     else:
         files.add("included", name, path)
-
-
-def _read_roles(connection: Connection) -> tuple[SavedRole, ...]:
-    rows = connection.execute(statement("queries/read_role_members"))
-    return tuple(SavedRole(name=name, can_login=can_login, members=members) for name, can_login, members in rows)
 
 
 @contextmanager

@@ -15,15 +15,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from psycopg import sql
-
 from postroom.errors import DefinitionError, StateError, format_count
 from postroom.files.safe_files import get_inode
 from postroom.messagebox.audit import record_action, set_reason
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.coordination.running_processes import PROCESS_LOCK
+from postroom.messagebox.coordination.running_processes import find_running_copies
+from postroom.messagebox.maintenance.backup import (
+    AFTER_RESTORE,
+    STOP_ALL_HOSTS,
+    RoleMembers,
+    analyze,
+    build_claim_update,
+    count_tables,
+    create_roles,
+    store_location_uri,
+    store_port_uris,
+)
 from postroom.messagebox.migrate import migrate
-from postroom.messagebox.statements import statement
 from postroom.operations.backup.manifest import DUMP, Manifest, Report, SavedFile, SavedRole
 from postroom.operations.backup.programs import restore_database
 from postroom.operations.backup.saved_files import restore_file
@@ -66,7 +74,9 @@ def restore_backup(
         _check_empty(connection)
         if not stopped:
             _check_not_running(connection, manifest.roles)
-        missing_logins = _create_roles(connection, manifest.roles)
+        missing_logins = create_roles(
+            connection, [RoleMembers(role.name, role.can_login, role.members) for role in manifest.roles]
+        )
     report(f"Restoring {format_count(len(manifest.files), 'file')}")
     _rename_existing_streams([file for file in manifest.files if file.kind == "streams"], home)
     skipped = []
@@ -80,13 +90,7 @@ def restore_backup(
         if file.kind == "claimed":
             updates.append(_update_claim(file, restored))
     report("Restoring the database")
-    # The stored transaction ids are those of another server.
-    updates.append("SELECT messagebox.repair_ref_counts(0);")
-    updates.append("UPDATE messagebox.subscriptions SET created_in = NULL;")
-    # Without the hash of its procedures no host uses the database before ``migrate`` has set its rights.
-    updates.append("UPDATE management.schema_version SET procedures = NULL;")
-    if stopped:
-        updates.append("UPDATE messagebox.hosts SET stopped = true;")
+    updates += [*AFTER_RESTORE, *([STOP_ALL_HOSTS] if stopped else [])]
     restore_database(url, folder / DUMP, "\n".join(updates))
     migrate(url)
     with connect(url, application_name="postroom restore") as connection:
@@ -96,7 +100,7 @@ def restore_backup(
             _move_uris(connection, home)
             after = {"created_at": str(manifest.created_at), "hosts": "stopped" if stopped else "as they were"}
             record_action(connection, "messagebox.restore", str(folder), after=after)
-        connection.execute("ANALYZE")
+        analyze(connection)
     return RestoreReport(
         created_at=manifest.created_at,
         applications=manifest.applications,
@@ -110,9 +114,7 @@ def restore_backup(
 
 
 def _check_empty(connection: Connection) -> None:
-    row = connection.execute(statement("queries/count_tables")).fetchone()
-    assert row is not None
-    tables, messagebox_tables = row
+    tables, messagebox_tables = count_tables(connection)
     if tables:
         what = "has a MessageBox" if messagebox_tables else f"has {tables} tables"
         raise StateError(
@@ -125,11 +127,9 @@ def _check_empty(connection: Connection) -> None:
 def _check_not_running(connection: Connection, roles: Sequence[SavedRole]) -> None:
     """Raise StateError if hosts of the same MessageBox run on another database of this server."""
     logins = [login for role in roles if role.can_login for login in (role.name, *role.members)]
-    found = connection.execute(
-        statement("queries/find_running_copies"), {"lock_class": PROCESS_LOCK, "logins": logins}
-    ).fetchall()
+    found = find_running_copies(connection, logins)
     if found:
-        databases = ", ".join(repr(name) for (name,) in found)
+        databases = ", ".join(map(repr, found))
         raise StateError(
             f"Hosts of this MessageBox run on this server, with the database {databases}.",
             why="The restored copy would receive the same files and send the same messages.",
@@ -137,38 +137,17 @@ def _check_not_running(connection: Connection, roles: Sequence[SavedRole]) -> No
         )
 
 
-def _create_roles(connection: Connection, roles: Sequence[SavedRole]) -> tuple[str, ...]:
-    """Create the roles of the MessageBox and their members. Return the logins that do not exist."""
-    own_roles = {role.name for role in roles}
-    existing = {name for (name,) in connection.execute("SELECT rolname::text FROM pg_roles")}
-    with connection.transaction():
-        for role in roles:
-            if role.name not in existing:
-                option = "LOGIN" if role.can_login else "NOLOGIN"
-                connection.execute(sql.SQL(f"CREATE ROLE {{}} {option}").format(sql.Identifier(role.name)))
-        for role in roles:
-            for member in role.members:
-                if member in own_roles | existing:
-                    connection.execute(
-                        sql.SQL("GRANT {} TO {}").format(sql.Identifier(role.name), sql.Identifier(member))
-                    )
-    return tuple(sorted({member for role in roles for member in role.members} - own_roles - existing))
-
-
 def _move_uris(connection: Connection, home: Path) -> None:
     """Store the URIs of ports and locations for the new home folder, as the next ``apply`` would."""
     # Hosts and pipelines report a definition that cannot be read.
     for location in read_receive_locations(connection):
         with suppress(DefinitionError):
-            uri = location.adapter.address(home)
-            connection.execute("UPDATE receive_locations SET uri = %s WHERE id = %s", (uri, location.location_id))
+            store_location_uri(connection, location.location_id, location.adapter.address(home))
     for port in read_send_ports(connection):
         with suppress(DefinitionError):
             uri = port.adapter.address(home)
             backup_uri = None if port.backup is None else port.backup.adapter.address(home)
-            connection.execute(
-                "UPDATE send_ports SET uri = %s, backup_uri = %s WHERE id = %s", (uri, backup_uri, port.port_id)
-            )
+            store_port_uris(connection, port.port_id, uri, backup_uri)
 
 
 def _rename_existing_streams(files: Sequence[SavedFile], home: Path) -> None:
@@ -183,14 +162,10 @@ def _rename_existing_streams(files: Sequence[SavedFile], home: Path) -> None:
 def _update_claim(file: SavedFile, path: Path) -> str:
     """Return the statement that points a claim to its restored file."""
     status = path.lstat()
-    return (
-        sql.SQL(statement("queries/move_file_claim"))
-        .format(
-            path=sql.Literal(str(path)),
-            inode=sql.Literal(get_inode(status)),
-            modified_before=sql.Literal(file.modified_ns),
-            modified_now=sql.Literal(status.st_mtime_ns),
-            interchange_id=sql.Literal(str(file.interchange_id)),
-        )
-        .as_string()
+    return build_claim_update(
+        file.interchange_id,
+        path,
+        inode=get_inode(status),
+        modified_before=file.modified_ns,
+        modified_now=status.st_mtime_ns,
     )

@@ -5,30 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-
-from psycopg.rows import class_row
 
 from postroom.errors import NotFound, suggest_names
+from postroom.messagebox.configuration.applications import list_applications as list_applications
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import defer_wake_ups
-from postroom.messagebox.statements import statement
 from postroom.operations.orchestrations import states as orchestration_states
 from postroom.operations.ports import groups, receive_locations, send_ports
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApplicationListing:
-    """An application with the number of its ports, locations, groups and orchestrations."""
-
-    name: str
-    receive_ports: int
-    locations: int
-    send_ports: int
-    send_port_groups: int
-    orchestrations: int
-    """In all versions."""
-    applied_at: datetime
 
 
 def check_application(connection: Connection, name: str | None) -> None:
@@ -39,12 +22,6 @@ def check_application(connection: Connection, name: str | None) -> None:
             f"There is no application {name!r}.",
             hint=suggest_names(name, known, "The applications are", none="none; run postroom apply first"),
         )
-
-
-def list_applications(connection: Connection) -> list[ApplicationListing]:
-    """Return every application, sorted by name."""
-    with connection.cursor(row_factory=class_row(ApplicationListing)) as cursor:
-        return cursor.execute(statement("queries/list_applications")).fetchall()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ port or location with a new name that declares the old one.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +17,15 @@ from pathlib import Path
 from psycopg.pq import TransactionStatus
 
 from postroom.application import ApplicationDefinition
-from postroom.errors import LockTimeout, Problem
+from postroom.errors import Problem
 from postroom.messagebox.audit import record_action
-from postroom.messagebox.connection import Connection, operator_transaction, transaction
+from postroom.messagebox.configuration.applications import (
+    count_unfinished_files,
+    lock_deployment,
+    lock_receive_location,
+)
+from postroom.messagebox.connection import Connection, operator_transaction, transaction, use_one_snapshot
 from postroom.messagebox.coordination.running_processes import change_routing
-from postroom.messagebox.statements import statement
 from postroom.operations.deployment.applications import check_application
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import compare, find_problems
@@ -83,7 +86,7 @@ def _read_snapshot(connection: Connection, definition: ApplicationDefinition) ->
 
     def work(connection: Connection) -> Deployed:
         if is_outermost:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            use_one_snapshot(connection)
         return count_orphans(connection, definition, read_deployed_for(connection, definition))
 
     return transaction(connection, work)
@@ -126,9 +129,7 @@ def _deploy(
     plan_before = compare(definition, compared, home, backlog)
 
     def work(connection: Connection) -> Plan:
-        # The lock of change_routing without its new version: applies are serialised, and no port changes its state
-        # between the comparison and the changes.
-        connection.execute("SELECT pg_advisory_xact_lock(7001, 0)")
+        lock_deployment(connection)
         # Orphans are not counted again: that reads the queues whole, and publishers wait.
         deployed = replace(read_deployed_for(connection, definition), orphans=compared.orphans)
         is_same = _is_same(deployed, compared)
@@ -183,12 +184,8 @@ def _check_removed_locations(
     removed = find_removed_locations(definition, deployed)
     if not removed:
         return ()
-    busy: dict[uuid.UUID, int] = {}
-    for location_id in sorted(deployed.locations[name].location_id for name in removed):
-        try:
-            with connection.transaction():
-                connection.execute("SELECT FROM services WHERE id = %s FOR UPDATE NOWAIT", (location_id,))
-        except LockTimeout:
-            busy[location_id] = 1
-    counted: dict[uuid.UUID, int] = dict(connection.execute(statement("queries/unfinished_files")).fetchall())
-    return tuple(find_removal_problems(definition, replace(deployed, unfinished_files=busy | counted)))
+    ids = sorted(deployed.locations[name].location_id for name in removed)
+    busy = {location_id: 1 for location_id in ids if not lock_receive_location(connection, location_id)}
+    return tuple(
+        find_removal_problems(definition, replace(deployed, unfinished_files=busy | count_unfinished_files(connection)))
+    )

@@ -7,8 +7,7 @@ next ``apply`` of the application continues.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -18,7 +17,8 @@ from postroom.messagebox.configuration.services import (
     read_removed_services,
 )
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceQuery, count_states
 from postroom.messagebox.storage.copy_rows import DELIVERIES
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.instances.changes import (
@@ -27,7 +27,7 @@ from postroom.operations.instances.changes import (
     reroute_deliveries,
     terminate_all,
 )
-from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_states, format_counts
+from postroom.operations.instances.listing import format_counts
 
 
 class Backlog(StrEnum):
@@ -65,15 +65,6 @@ class SettledBacklog:
         if not self.active:
             return instances
         return f"{instances} {self.active:,} could not be {done} because a host is sending them: apply again."
-
-
-def count_backlog(connection: Connection, services: Collection[uuid.UUID]) -> dict[uuid.UUID, dict[InstanceState, int]]:
-    """Count the instances of each service by state. Services without instances are left out."""
-    counts: dict[uuid.UUID, dict[InstanceState, int]] = {}
-    if services:
-        for service_id, state, count in connection.execute(statement("queries/count_backlog"), (list(services),)):
-            counts.setdefault(service_id, {})[InstanceState(state)] = count
-    return counts
 
 
 def describe_backlog(counts: Mapping[InstanceState, int] | None, decision: Backlog | None) -> str:

@@ -9,33 +9,32 @@ from typing import Any
 
 from postroom.application import ApplicationDefinition, Handler
 from postroom.filters.authorisation import ApplicationProperties
+from postroom.messagebox.configuration.applications import (
+    ReceivePort,
+    can_create_hosts,
+    count_unfinished_files,
+    read_applications,
+    read_receive_ports,
+    read_send_port_names,
+)
 from postroom.messagebox.configuration.hosts import Host, read_application_properties, read_hosts
 from postroom.messagebox.configuration.properties import read_property_types, read_sensitive_keys
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import count_backlog
 from postroom.messagebox.orchestrations import (
     DeployedOrchestration,
     count_orchestration_instances,
     read_orchestrations,
 )
-from postroom.messagebox.statements import statement
-from postroom.operations.deployment.backlog import count_backlog
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.deployment.renames import NO_RENAMES, Renames, find_location_renames, find_port_renames
-from postroom.operations.instances.listing import InstanceState
 from postroom.ports.handlers import read_handlers
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.values import ValueType
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReceivePort:
-    port_id: uuid.UUID
-    name: str
-    route_failures: bool
-    authentication: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,27 +114,18 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
     """Read the deployment for an application of this name.
 
     The caller's transaction must guarantee a consistent snapshot."""
-    application_ids: dict[str, uuid.UUID] = dict(connection.execute("SELECT name, id FROM applications").fetchall())
-    definitions: dict[str, dict[str, Any]] = dict(
-        connection.execute("SELECT name, definition FROM applications").fetchall()
-    )
-    own = {
-        name: ReceivePort(port_id=port_id, name=name, route_failures=route_failures, authentication=authentication)
-        for name, port_id, route_failures, authentication in connection.execute(
-            statement("queries/read_receive_ports"), (application,)
-        )
-    }
-    own_send_ports = {name for (name,) in connection.execute(statement("queries/list_send_port_names"), (application,))}
+    applications = read_applications(connection)
+    stored = applications.pop(application, None)
+    own = read_receive_ports(connection, application)
+    own_send_ports = read_send_port_names(connection, application)
     return Deployed(
         hosts={host.name.lower(): host for host in read_hosts(connection)},
         application_properties=read_application_properties(connection),
         handlers=read_handlers(connection),
         properties=read_property_types(connection),
         sensitive=read_sensitive_keys(connection),
-        definition=definitions.get(application),
-        others=tuple(
-            ApplicationDefinition.from_stored(stored) for name, stored in definitions.items() if name != application
-        ),
+        definition=None if stored is None else stored.definition,
+        others=tuple(ApplicationDefinition.from_stored(other.definition) for other in applications.values()),
         receive_ports=own,
         locations={
             location.name: location for location in read_receive_locations(connection) if location.port_name in own
@@ -147,22 +137,17 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
         orchestrations={
             (one.name, one.version): one
             for one in read_orchestrations(connection)
-            if one.application_id == application_ids.get(application)
+            if stored is not None and one.application_id == stored.id
         },
         orchestration_instances=count_orchestration_instances(connection, application),
-        unfinished_files=dict(connection.execute(statement("queries/unfinished_files")).fetchall()),
-        can_create_hosts=_can_create_hosts(connection),
+        unfinished_files=count_unfinished_files(connection),
+        can_create_hosts=can_create_hosts(connection),
         removed={
             (service.kind, service.name): service.id
             for service in read_removed_services(connection)
             if service.application == application
         },
     )
-
-
-def _can_create_hosts(connection: Connection) -> bool:
-    row = connection.execute("SELECT has_table_privilege('messagebox.hosts', 'INSERT')").fetchone()
-    return row == (True,)
 
 
 def read_deployed_for(connection: Connection, definition: ApplicationDefinition) -> Deployed:

@@ -6,9 +6,19 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from psycopg.types.json import Jsonb
-
 from postroom.application import ApplicationDefinition, SendPortDefinition
+from postroom.messagebox.circuits import remove_open_circuit
+from postroom.messagebox.configuration.applications import (
+    ReceivePort,
+    delete_application,
+    delete_receive_location,
+    delete_receive_port,
+    delete_send_port,
+    release_postponed,
+    rename_services,
+    store_application,
+    store_receive_port,
+)
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.services import (
@@ -18,7 +28,6 @@ from postroom.messagebox.configuration.services import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import delete_orchestration, format_name
-from postroom.messagebox.statements import statement
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.declared_fields import CIRCUIT_BREAKER, ORDERED, TWO_WAY
@@ -71,7 +80,7 @@ class Deployment:
         self._deploy_properties()
         store_hosts(self._connection, self._definition, self._deployed, self._plan)
         self._host_ids = {host.name.lower(): host.host_id for host in read_hosts(self._connection)}
-        self._application_id = self._store_application()
+        self._application_id = store_application(self._connection, self._definition.name, self._definition.to_stored())
         self._rename()
         self._remove()
         self._store_locations(self._store_receive_ports())
@@ -79,7 +88,7 @@ class Deployment:
         self._store_groups()
         self._store_orchestrations()
         for _ in self._plan.select(ChangeKind.APPLICATION, Action.REMOVE):
-            self._connection.execute("DELETE FROM applications WHERE id = %s", (self._application_id,))
+            delete_application(self._connection, self._application_id)
 
     def _deploy_properties(self) -> None:
         wanted = {**SYSTEM_PROPERTIES, **{prop.key: prop for prop in self._definition.properties}}
@@ -87,26 +96,12 @@ class Deployment:
             if key not in self._deployed.properties or (prop.sensitive and key not in self._deployed.sensitive):
                 deploy_property(self._connection, key, prop.value_type, sensitive=prop.sensitive)
 
-    def _store_application(self) -> uuid.UUID:
-        row = self._connection.execute(
-            statement("queries/store_application"),
-            (self._definition.name, Jsonb(self._definition.to_stored())),
-        ).fetchone()
-        assert row is not None
-        application_id: uuid.UUID = row[0]
-        return application_id
-
     def _rename(self) -> None:
-        """Rename ports and locations. They get a temporary name first, because two of them may swap their names."""
         deployed = self._deployed
         ports = {name: deployed.send_ports[name].port_id for name in deployed.port_renames.old_names}
         locations = {name: deployed.locations[name].location_id for name in deployed.location_renames.old_names}
-        for table, ids in (("send_ports", ports), ("receive_locations", locations)):
-            for id in ids.values():
-                self._connection.execute(f"UPDATE {table} SET name = id::text WHERE id = %s", (id,))
-            for name, id in ids.items():
-                self._connection.execute(f"UPDATE {table} SET name = %s WHERE id = %s", (name, id))
-                self._connection.execute("SELECT rename_service(%s, %s)", (id, name))
+        rename_services(self._connection, "send port", ports)
+        rename_services(self._connection, "location", locations)
 
     def _remove(self) -> None:
         """Remove what is not declared any more. Instances stay, with the name of their port or location.
@@ -118,12 +113,11 @@ class Deployment:
             port = self._deployed.send_ports[step.name]
             if port.state is not PortState.BOUND:
                 unenlist_port(self._connection, port)
-            self._connection.execute("DELETE FROM send_ports WHERE id = %s", (port.port_id,))
-            self._connection.execute("SELECT release_postponed(%s)", (port.port_id,))
+            delete_send_port(self._connection, port.port_id)
             self._remove_service(port.port_id)
         for step in self._plan.select(ChangeKind.LOCATION, Action.REMOVE):
             location_id = self._deployed.locations[step.name].location_id
-            self._connection.execute("DELETE FROM receive_locations WHERE id = %s", (location_id,))
+            delete_receive_location(self._connection, location_id)
             self._remove_service(location_id)
 
     def _remove_service(self, service_id: uuid.UUID) -> None:
@@ -138,10 +132,13 @@ class Deployment:
         for step in self._plan.select(ChangeKind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
             port = declared[step.name]
             port_id = ids.setdefault(port.name, self._choose_id(step))
-            self._connection.execute(
-                statement("queries/store_receive_port"),
-                (port_id, self._application_id, port.name, port.route_failures, port.authentication),
+            stored = ReceivePort(
+                port_id=port_id,
+                name=port.name,
+                route_failures=port.route_failures,
+                authentication=port.authentication,
             )
+            store_receive_port(self._connection, stored, self._application_id)
         return ids
 
     def _store_locations(self, port_ids: Mapping[str, uuid.UUID]) -> None:
@@ -160,7 +157,7 @@ class Deployment:
                 )
                 store_receive_location(self._connection, declared)
         for step in self._plan.select(ChangeKind.RECEIVE_PORT, Action.REMOVE):
-            self._connection.execute("DELETE FROM receive_ports WHERE name = %s", (step.name,))
+            delete_receive_port(self._connection, step.name)
 
     def _store_send_ports(self) -> None:
         changed = {step.name: step for step in self._plan.select(ChangeKind.SEND_PORT, Action.CREATE, Action.CHANGE)}
@@ -180,9 +177,9 @@ class Deployment:
             elif _SUBSCRIPTION_FIELDS & fields:
                 resubscribe_port(self._connection, stored)
             if CIRCUIT_BREAKER in fields:
-                self._connection.execute("DELETE FROM open_circuits WHERE port_id = %s", (stored.port_id,))
+                remove_open_circuit(self._connection, stored.port_id)
             if _WINDOW_FIELDS & fields:
-                self._connection.execute("SELECT release_postponed(%s)", (stored.port_id,))
+                release_postponed(self._connection, stored.port_id)
 
     def _set_initial_state(self, stored: SendPort, declared: SendPortDefinition) -> None:
         """Bring a new port, which is bound, to the declared state."""

@@ -24,6 +24,7 @@ from postroom.filters.expression import Filter
 from postroom.message import Context
 from postroom.messagebox.configuration.properties import read_deployed_properties, read_sensitive_keys
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.storage.spool import StoredMessage, get_message
 from postroom.operations.explain.candidates import (
     Candidate,
     add_properties,
@@ -42,7 +43,6 @@ from postroom.operations.explain.subscribers import (
     select_groups,
 )
 from postroom.operations.explain.unread_messages import find_unread
-from postroom.operations.messages import StoredMessage, get_message
 from postroom.operations.redaction import redact_context, redact_explanation, redact_predicates
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import ErrorReport

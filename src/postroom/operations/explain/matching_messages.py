@@ -8,7 +8,7 @@ The messages are matched in batches by the subscription index, to limit the memo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -19,11 +19,9 @@ from postroom.filters.columns import to_arrow_type
 from postroom.filters.explain import Explanation, distance, explain
 from postroom.filters.expression import Comparable, Filter, Group
 from postroom.filters.index import SubscriptionIndex
-from postroom.message import Context
 from postroom.messagebox.configuration.properties import read_deployed_properties, read_sensitive_keys
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.stored_messages import set_originator
+from postroom.messagebox.storage.spool import LatestMessage, read_latest_messages
 from postroom.operations.explain.subscribers import find_subscriber, is_directed, select_groups
 from postroom.operations.redaction import redact_explanation, redact_filter
 from postroom.system_properties import BTS
@@ -93,10 +91,10 @@ def find_matching_messages(
     ``misses`` the maximum number of misses. ``host_properties`` are the application properties of the subscriber's
     host; None skips the authorisation. In the filter of a ``waiting`` instance sensitive values are hidden, too."""
 
-    def get_groups(stored: _Stored) -> tuple[Group, ...]:
+    def get_groups(stored: LatestMessage) -> tuple[Group, ...]:
         return select_groups(filter, directed=is_directed(stored.context))
 
-    def compare(stored: _Stored) -> ComparedMessage:
+    def compare(stored: LatestMessage) -> ComparedMessage:
         explanation = explain(Filter(get_groups(stored)), stored.context.promoted, stored.context.written)
         message_type = stored.context.get(BTS.MessageType)
         return ComparedMessage(
@@ -112,8 +110,8 @@ def find_matching_messages(
     properties = {each.property.key: each.property for group in filter.groups for each in group}
     sensitive = read_sensitive_keys(connection)
     found = MatchingMessages(filter=redact_filter(filter, sensitive) if waiting else filter)
-    nearest: list[tuple[float, _Stored]] = []
-    for batch in _read_latest(connection, among):
+    nearest: list[tuple[float, LatestMessage]] = []
+    for batch in read_latest_messages(connection, among, batch_size=_BATCH_SIZE):
         columns = _to_columns(properties, [message.context.promoted for message in batch])
         rows = index.match(columns, len(batch))[0].tolist()
         found.scanned += len(batch)
@@ -130,29 +128,6 @@ def find_matching_messages(
     if not found.matching:
         found.nearest = [compare(stored) for _, stored in nearest]
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    message_id: uuid.UUID
-    published_at: datetime
-    context: Context
-
-
-def _to_stored(
-    message_id: uuid.UUID, published_at: datetime, context: dict[str, dict[str, object]], sid: str, pid: str
-) -> _Stored:
-    set_originator(context["promoted"], context["written"], (sid, pid))
-    return _Stored(message_id, published_at, Context.from_json(context))
-
-
-def _read_latest(connection: Connection, among: int | None) -> Iterator[list[_Stored]]:
-    with connection.transaction(), connection.cursor(name="newest_messages") as cursor:
-        cursor.execute(statement("queries/newest_messages"), {"limit": among})
-        while ids := [message_id for (message_id,) in cursor.fetchmany(_BATCH_SIZE)]:
-            rows = connection.execute(statement("queries/read_contexts"), (ids,))
-            stored = {row[0]: _to_stored(*row) for row in rows}
-            yield [stored[message_id] for message_id in ids if message_id in stored]
 
 
 def _to_columns(compared: Mapping[str, Comparable], batch: Sequence[Mapping[str, Value]]) -> dict[str, pa.Array]:

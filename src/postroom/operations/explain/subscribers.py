@@ -20,7 +20,7 @@ from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_application_properties, read_hosts
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
+from postroom.messagebox.stored_subscriptions import read_activations
 from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.ports.enlistment import build_group_filter, build_port_filter
 from postroom.operations.subscriptions import find_subscription, read_subscription_filters, restore_written_order
@@ -87,27 +87,27 @@ def read_subscribers(connection: Connection, properties: list[Property]) -> Iter
     ports = _Ports(connection, properties)
     after = 0
     while True:
-        rows = connection.execute(
-            statement("queries/read_subscribers"), {"after": after, "limit": _BATCH_SIZE}
-        ).fetchall()
+        rows = read_activations(connection, after=after, limit=_BATCH_SIZE)
         if not rows:
             break
-        filters = read_filters(connection, [row[0] for row in rows], by_key)
+        filters = read_filters(connection, [row.subscription_id for row in rows], by_key)
         yield [
             PossibleSubscriber(
-                name=_format_name(name, group),
-                state=SubscriptionState(state).name.lower(),
-                host=host,
-                subscription_id=subscription_id,
-                filter=filters[subscription_id],
-                text=text,
-                not_started=() if state == SubscriptionState.STARTED else ports.find_not_started(service_id, group),
-                host_properties=ports.get_host_properties(host),
+                name=_format_name(row.service_name, row.group),
+                state=SubscriptionState(row.state).name.lower(),
+                host=row.host,
+                subscription_id=row.subscription_id,
+                filter=filters[row.subscription_id],
+                text=row.filter,
+                not_started=()
+                if row.state == SubscriptionState.STARTED
+                else ports.find_not_started(row.service_id, row.group),
+                host_properties=ports.get_host_properties(row.host),
             )
-            for subscription_id, service_id, name, group, host, state, text in rows
-            if subscription_id in filters  # it may have been removed and purged in the meantime
+            for row in rows
+            if row.subscription_id in filters  # it may have been removed and purged in the meantime
         ]
-        after = rows[-1][0]
+        after = rows[-1].subscription_id
     unenlisted = ports.iterate_unenlisted()
     while batch := list(islice(unenlisted, _BATCH_SIZE)):
         yield batch

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.receiving.suspended_documents import resume_interchange
 from postroom.errors import PipelineFailure
-from postroom.message import Context
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import QueueTask
-from postroom.operations.messages import StoredMessage, list_referring_instances, load_message
+from postroom.messagebox.storage.spool import StoredMessage, load_message
+from postroom.operations.messages import list_referring_instances
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 
 
@@ -41,12 +40,6 @@ def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage
                 for location in read_receive_locations(connection)
                 if location.location_id == instance.service_id
             )
-            interchange = resume_interchange(load_message(connection, message), _stored_context(connection, message))
+            interchange = resume_interchange(load_message(connection, message), message.original_context)
             return UnreadMessage(location=next(known, None), interchange=interchange)
     return None
-
-
-def _stored_context(connection: Connection, message: StoredMessage) -> Context:
-    """Return the context as it was stored, without the originator that the MessageBox adds."""
-    row = connection.execute(statement("queries/read_message"), (message.message_id,)).fetchone()
-    return message.context if row is None else Context.from_json(row[0])

@@ -14,9 +14,11 @@ from postroom.errors import format_count
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import Instance, InstanceQuery, count_instances
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
-from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, count_instances
 from postroom.pipelines.rows.document import LINE_HINT
+from postroom.ports.send_ports import read_send_ports
 
 
 def read_advice(connection: Connection, instance: Instance) -> str | None:
@@ -26,8 +28,7 @@ def read_advice(connection: Connection, instance: Instance) -> str | None:
     if not is_failed or instance.task not in DELIVERIES:
         return advice
     # Operators may not read the message, which shows whether there was a caller.
-    query = "SELECT 1 FROM send_ports WHERE id = %s AND two_way"
-    if connection.execute(query, (instance.service_id,)).fetchone() is None:
+    if not any(port.port_id == instance.service_id and port.is_two_way for port in read_send_ports(connection)):
         return advice
     return (
         "It is a request. If a caller waited for the response, it got the failure as the answer and does not wait any"

@@ -17,28 +17,27 @@ from typing import Protocol
 from postroom.errors import StateError
 from postroom.message import Body, Bytes, Part
 from postroom.messagebox.audit import record_action
-from postroom.messagebox.connection import Connection, operator_transaction, read_value
+from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import WakeUp
-from postroom.messagebox.queues import OUT_OF_ORDER, derive_delivery_id
-from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask, write_part
-from postroom.operations.all_or_none import all_or_none
-from postroom.operations.instances.bulk_operations import (
+from postroom.messagebox.instance_operations import (
     BulkOperation,
     OperationKind,
+    change_now,
     find_pending_operation,
+    read_suspended_bodies,
+    replace_body,
+    resume_unrecorded,
     run_operation,
+    set_first_message_aside,
     start_operation,
     start_single,
+    suspend_unrecorded,
 )
-from postroom.operations.instances.listing import (
-    Instance,
-    InstanceQuery,
-    InstanceState,
-    get_instance,
-    iterate_batches,
-    list_instances,
-)
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import Instance, InstanceQuery, get_instance, iterate_batches, list_instances
+from postroom.messagebox.queues import OUT_OF_ORDER, derive_delivery_id
+from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
+from postroom.operations.all_or_none import all_or_none
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 _CAN_BE_SUSPENDED = (
@@ -139,7 +138,7 @@ def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body
         before = get_instance(connection, instance_id)
         if not _replace_body(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body):
             raise _build_state_error(before, "given another body")
-        hosts = _resume(connection, [instance_id])
+        hosts = resume_unrecorded(connection, [instance_id])
         old = {"state": before.state.label, "service": before.display_name, "error_code": before.error_code}
         new = {"state": InstanceState.READY_TO_RUN.label}
         record_action(connection, "instance.resume-with-body", str(instance_id), before=old, after=new)
@@ -158,7 +157,7 @@ def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]
         found = [
             instance_id for instance_id, body in bodies.items() if _replace_body(connection, instance_id, Bytes(body))
         ]
-        resumed = _resume(connection, found)
+        resumed = resume_unrecorded(connection, found)
         if resumed:
             ids = sorted(map(str, resumed))
             after = {"instances": len(ids), "state": InstanceState.READY_TO_RUN.label, "ids": ids}
@@ -195,8 +194,8 @@ def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[
     Return their number by host. What is rerouted already stays as it is."""
 
     def suspend_and_reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
-        connection.execute("SELECT suspend_instances(%s)", (ids,))
-        return _call(connection, "reroute", ids)
+        suspend_unrecorded(connection, ids)
+        return {id: host for id, host in change_now(connection, "reroute", ids).items() if host is not None}
 
     states = [*_CAN_BE_SUSPENDED, InstanceState.SUSPENDED]
     deliveries = replace(_restrict_states(query, states), tasks=DELIVERIES)
@@ -236,7 +235,7 @@ def skip(connection: Connection, instance_id: uuid.UUID) -> uuid.UUID:
                 hint="Resume or terminate it, or leave it as it is.",
             )
         skipped = derive_delivery_id(instance_id, instance.seq)  # a receiver recognises a repeat by this id
-        if not _skip_first(connection, instance, skipped):
+        if not set_first_message_aside(connection, instance_id, instance.seq, skipped):
             raise _build_state_error(get_instance(connection, instance_id), "skipped")
         return skipped
 
@@ -275,12 +274,6 @@ def format_rerouted(hosts: Mapping[str, int], *, of: str = "") -> str:
     return f"{count:,} {'instance' if count == 1 else 'instances'}{f' of {of}' if of else ''} will be routed again{by}."
 
 
-def _resume(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Resume instances. Return the ids of those that were resumed, with the names of their hosts."""
-    rows = connection.execute(statement("queries/resume_instances"), (ids,))
-    return dict(rows.fetchall())
-
-
 def _change_one(
     connection: Connection, instance_id: uuid.UUID, *, kind: OperationKind, all_messages: bool = False
 ) -> ChangedInstances:
@@ -291,9 +284,9 @@ def _change_one(
         # An instance that only waits for messages is in no queue.
         found = next(iter(list_instances(connection, InstanceQuery(ids=[instance_id], limit=1))), None)
         if first_only and found is not None and found.task is QueueTask.DELIVER_IN_ORDER:
-            if _skip_first(connection, found, None):
+            if set_first_message_aside(connection, instance_id, found.seq, None):
                 return ChangedInstances(changed=1)
-        elif changed := _call(connection, kind, [instance_id]):
+        elif changed := change_now(connection, kind, [instance_id]):
             return ChangedInstances(changed=1, hosts=Counter(filter(None, changed.values())))
         instance = get_instance(connection, instance_id)
         if instance.state is not InstanceState.ACTIVE or InstanceState.ACTIVE not in _RULES[kind].states:
@@ -313,40 +306,26 @@ def _change_one(
     return done
 
 
-def _skip_first(connection: Connection, instance: Instance, new_id: uuid.UUID | None) -> bool:
-    """Let the message that an ordered send port is shown with, its first one, become the instance ``new_id``, or
-    terminate it (None). Return False if a host is sending it or has sent it."""
-    call = "SELECT skip_message(%s, %s, %s)"
-    return bool(read_value(connection, call, instance.instance_id, instance.seq, new_id))
-
-
-def _call(connection: Connection, action: OperationKind, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Change instances. The function records it in the audit. Return the changed instances, and the hosts of those that
-    are in the work queue now."""
-    return dict(connection.execute("SELECT * FROM change_instances(%s, %s)", (action, ids)).fetchall())
-
-
 def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) -> bool:
     """Replace the body of a suspended instance. Return False if it is not suspended."""
-    rows = connection.execute("SELECT * FROM read_suspended_body(%s)", (instance_id,)).fetchall()
-    if not rows:
+    bodies = read_suspended_bodies(connection, instance_id)
+    if not bodies:
         return False
-    if len(rows) > 1:
+    if len(bodies) > 1:
         raise StateError(
-            f"Instance {instance_id} cannot be given another body: {len(rows)} messages are suspended in it.",
+            f"Instance {instance_id} cannot be given another body: {len(bodies)} messages are suspended in it.",
             why="It is not clear which message the new body is for.",
             hint="Resume it as it is. Of an ordered send port, move the first message aside (postroom instance skip "
             f"{instance_id}), and resume that one with the body.",
         )
-    [(name, content_type, charset)] = rows
+    [old] = bodies
     part = Part(
-        name=name or "body", body=body, content_type=content_type or "application/octet-stream", charset=charset
+        name=old.name or "body",
+        body=body,
+        content_type=old.content_type or "application/octet-stream",
+        charset=old.charset,
     )
-    write_part(connection, part)
-    replaced = connection.execute(
-        "SELECT replace_body(%s, %s, %s, %s)", (instance_id, uuid.uuid4(), part.part_id, part.name)
-    ).fetchone()
-    assert replaced == (True,), "the row is locked"
+    replace_body(connection, instance_id, part)
     return True
 
 

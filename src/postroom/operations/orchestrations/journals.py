@@ -17,7 +17,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import read_stored_journal
-from postroom.operations.messages import get_message, load_message
+from postroom.messagebox.storage.spool import get_message, load_message
 from postroom.operations.redaction import replace_sensitive_values
 from postroom.orchestrations.journal import Continuation
 from postroom.orchestrations.recorded_values import from_recorded

@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.instances import Instance, get_instance
 from postroom.messagebox.orchestrations import read_orchestrations, read_stored_journal, read_waiting
 from postroom.operations.instances.advice import read_advice
-from postroom.operations.instances.listing import Instance, get_instance
 from postroom.operations.records import extend, to_row
 from postroom.operations.subscriptions import list_subscriptions
 from postroom.orchestrations.journal import RecordedCommand

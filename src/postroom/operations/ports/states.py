@@ -21,9 +21,9 @@ from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.coordination.running_processes import change_routing
+from postroom.messagebox.instance_operations import run_operation
 from postroom.messagebox.orchestrations import OrchestrationState
 from postroom.messagebox.service_states import Resumed, ServiceKind, start_or_stop_service
-from postroom.operations.instances.bulk_operations import run_operation
 
 State = PortState | OrchestrationState
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import read_code_problems
+from postroom.messagebox.instances import Suspended, count_suspended
 from postroom.messagebox.streams.location_progress import LocationState
-from postroom.operations.instances.listing import Suspended, count_suspended
 from postroom.operations.ports.receive_locations import describe_running_locations
 
 _REPORT_SECONDS = 1.0

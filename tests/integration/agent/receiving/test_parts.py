@@ -15,7 +15,8 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.operations.messages import find_part, get_message, read_part
+from postroom.messagebox.storage.spool import get_message, read_part
+from postroom.operations.messages import find_part
 from postroom.pipelines import components
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, interchange

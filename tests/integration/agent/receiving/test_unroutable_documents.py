@@ -12,12 +12,13 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.errors import StateError
 from postroom.messagebox.connection import connect
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import Instance, InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.storage.receipts import read_progress
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.instances.changes import resume, terminate
-from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, list_instances
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, interchange
 from tests.support.dequeue import dequeue_all, resume_now

@@ -10,10 +10,10 @@ from postroom import BackupTransport, Retry, adapters
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.message import Message
+from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.instances import changes
-from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region

@@ -10,10 +10,10 @@ import pytest
 from postroom import BackupTransport, Client, NoResponse, Retry, adapters
 from postroom.hosts import HostInstance
 from postroom.message import Message
+from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances import changes
-from postroom.operations.instances.listing import InstanceQuery, list_instances
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.box import Box, Region
 from tests.support.http_receiver import Handler, http_receiver

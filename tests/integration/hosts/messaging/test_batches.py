@@ -14,10 +14,10 @@ from postroom.adapters.contract import Outgoing
 from postroom.errors import DeliveryFailure
 from postroom.hosts import HostInstance
 from postroom.message import Message
+from postroom.messagebox.instances import InstanceQuery
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances import changes
-from postroom.operations.instances.listing import InstanceQuery
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box, Region

@@ -8,10 +8,10 @@ import pytest
 
 from postroom import Schedule
 from postroom.message import Message
+from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances import changes
 from postroom.operations.instances.advice import get_advice
-from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region

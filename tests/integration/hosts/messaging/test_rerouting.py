@@ -13,16 +13,18 @@ from postroom.agent.direct.message_agent import MessageAgent
 from postroom.application import ApplicationDefinition
 from postroom.hosts import HostInstance
 from postroom.message import Message
+from postroom.messagebox import instances
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.instance_operations import OperationKind, change_now
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceQuery, count_states, list_instances
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.backlog import Backlog, settle_backlogs
 from postroom.operations.instances import changes
 from postroom.operations.instances.advice import get_advice
-from postroom.operations.instances.bulk_operations import OperationKind
-from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_states, list_instances
 from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.contents import Contents
@@ -141,21 +143,20 @@ def test_a_reroute_that_dies_half_way_is_continued(
 ) -> None:
     suspend_for_stopped_port(connection, database, home, 250)
     apply(connection, build_orders("C2"), home=home, backlog=Backlog.REROUTE)
-    monkeypatch.setattr("postroom.operations.instances.listing._BATCH_SIZE", 100)
-    call = changes._call
+    monkeypatch.setattr(instances, "_BATCH_SIZE", 100)
     batches: list[int] = []
 
     def die_in_the_second_batch(
         connection: Connection, action: OperationKind, ids: list[uuid.UUID]
-    ) -> dict[uuid.UUID, str]:
+    ) -> dict[uuid.UUID, str | None]:
         batches.append(len(ids))
-        rerouted = call(connection, action, ids)
+        rerouted = change_now(connection, action, ids)
         if len(batches) == 2:
             raise KeyboardInterrupt
         return rerouted
 
     with monkeypatch.context() as patched:
-        patched.setattr(changes, "_call", die_in_the_second_batch)
+        patched.setattr("postroom.operations.instances.changes.change_now", die_in_the_second_batch)
         with pytest.raises(KeyboardInterrupt):
             settle_backlogs(connection, "orders")
     recorder = run_host(connection, database, home)

@@ -8,12 +8,13 @@ import pytest
 
 from postroom.errors import DeliveryFailure, StateError
 from postroom.messagebox.audit import list_audit
+from postroom.messagebox.instance_operations import list_operations
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import Instance, InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances import changes
 from postroom.operations.instances.advice import get_advice
-from postroom.operations.instances.bulk_operations import list_operations
-from postroom.operations.instances.listing import Instance, InstanceQuery, InstanceState, list_instances
 from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.dequeue.test_takeover import count_claimed

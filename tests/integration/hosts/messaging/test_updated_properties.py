@@ -7,8 +7,8 @@ from decimal import Decimal
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.message import Message
+from postroom.messagebox.instances import InstanceQuery
 from postroom.operations.instances import changes
-from postroom.operations.instances.listing import InstanceQuery
 from postroom.system_properties import BTS, HTTP
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Priority, Region, Total

@@ -8,10 +8,10 @@ import pytest
 
 from postroom.errors import DefinitionRefused
 from postroom.messagebox.coordination.running_processes import read_code_problems
+from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.instances.changes import resume
-from postroom.operations.instances.listing import InstanceQuery, list_instances
 from postroom.operations.orchestrations.states import list_orchestrations
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box

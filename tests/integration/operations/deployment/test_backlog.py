@@ -15,6 +15,8 @@ from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceQuery, count_states, list_instances
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.deployment.applications import list_applications
@@ -22,7 +24,6 @@ from postroom.operations.deployment.apply import apply, plan, plan_removal, remo
 from postroom.operations.deployment.backlog import Backlog, settle_backlogs
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.instances import changes
-from postroom.operations.instances.listing import InstanceQuery, InstanceState, count_states, list_instances
 from postroom.operations.ports import send_ports
 from postroom.operations.running.supervisor import SparkOptions, Supervisor
 from postroom.operations.running.up import deploy_and_supervise

@@ -14,11 +14,12 @@ from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Action, ChangeKind
-from postroom.operations.instances.listing import InstanceQuery, check_names, list_instances
+from postroom.operations.instances.listing import check_names
 from postroom.operations.ports import send_ports
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.ports.send_ports import read_send_ports

@@ -12,22 +12,22 @@ import pytest
 
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox import service_states
+from postroom.messagebox import instance_operations, service_states
 from postroom.messagebox.audit import list_audit
 from postroom.messagebox.connection import connect
-from postroom.messagebox.maintenance import jobs
-from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.messagebox.queues import HostQueues, ScheduledRetry
-from postroom.operations.instances import bulk_operations, changes
-from postroom.operations.instances.bulk_operations import (
+from postroom.messagebox.instance_operations import (
     BulkOperation,
     get_operation,
     list_operations,
     run_operation,
     start_operation,
 )
-from postroom.operations.instances.listing import InstanceQuery
+from postroom.messagebox.instances import InstanceQuery
+from postroom.messagebox.maintenance import jobs
+from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.messagebox.queues import HostQueues, ScheduledRetry
+from postroom.operations.instances import changes
 from postroom.operations.ports import groups, send_ports
 from postroom.operations.roles import grant_role
 from tests.support.box import Box, Region
@@ -39,7 +39,7 @@ EVERYTHING = InstanceQuery()
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (jobs, bulk_operations):
+    for module in (jobs, instance_operations):
         monkeypatch.setattr(module, "OPERATION_PIECE", 3)
     monkeypatch.setattr(service_states, "MAX_RESUMED", 3)
 
@@ -74,7 +74,7 @@ def test_an_operation_is_carried_out_in_pieces_with_progress(box: Box) -> None:
 
 @pytest.mark.parametrize("kind", ["resume", "reroute", "suspend", "terminate"])
 def test_the_jobs_of_a_host_continue_an_operation_whose_command_died(
-    box: Box, kind: bulk_operations.OperationKind
+    box: Box, kind: instance_operations.OperationKind
 ) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'", state="started" if kind == "suspend" else "stopped")
     publish(box, 7)

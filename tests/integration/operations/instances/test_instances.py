@@ -15,8 +15,11 @@ from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.notifications import wake_up_channel
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceQuery, count_instances, count_queues, get_instance, list_instances
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, Postponement, ScheduledRetry, Suspension
+from postroom.messagebox.storage.spool import get_message, read_part
 from postroom.operations.instances.changes import (
     ChangedInstances,
     change_instances,
@@ -27,15 +30,7 @@ from postroom.operations.instances.changes import (
     terminate,
     terminate_all,
 )
-from postroom.operations.instances.listing import (
-    InstanceQuery,
-    InstanceState,
-    count_instances,
-    count_queues,
-    get_instance,
-    list_instances,
-)
-from postroom.operations.messages import find_part, get_message, read_part
+from postroom.operations.messages import find_part
 from postroom.operations.ports import send_ports
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
 from tests.support.waiting import PATIENCE

@@ -10,16 +10,11 @@ from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceQuery, count_instances, get_instance, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.instances.changes import resume, suspend, suspend_all, terminate, terminate_all
-from postroom.operations.instances.listing import (
-    InstanceQuery,
-    InstanceState,
-    count_instances,
-    get_instance,
-    list_instances,
-)
 from postroom.operations.messages import list_referring_instances
 from postroom.operations.subscriptions import find_subscription, list_subscriptions, read_subscription_filters
 from tests.support.box import Box, Priority, Region

@@ -13,8 +13,8 @@ from postroom.messagebox.coordination.running_processes import (
     register_process,
     report_code_problems,
 )
+from postroom.messagebox.instances import Suspended, count_suspended
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
-from postroom.operations.instances.listing import Suspended, count_suspended
 from postroom.operations.ports.receive_locations import describe_running_locations
 from postroom.operations.running.change_report import ChangeReport
 from postroom.operations.running.supervisor import Supervisor

@@ -11,8 +11,9 @@ import pytest
 
 from postroom.cli.rendering.story_graph import MAX_LINES, draw_story
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import Instance
 from postroom.messagebox.storage.copy_rows import QueueTask
-from postroom.operations.instances.listing import Instance, InstanceState
 from postroom.operations.orchestrations.story import Story, StoryLine, Wait
 
 TIME = datetime(2026, 3, 5, 23, 59, 59, 500_000, tzinfo=UTC)

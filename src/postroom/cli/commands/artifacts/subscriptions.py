@@ -15,8 +15,8 @@ from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
+    from postroom.messagebox.stored_subscriptions import Subscription
     from postroom.operations.short_ids import ShortId
-    from postroom.operations.subscriptions import Subscription
 
 
 @click.group(cls=CommandGroup)

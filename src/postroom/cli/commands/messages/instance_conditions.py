@@ -12,7 +12,7 @@ from postroom.cli.options import ID
 
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
-    from postroom.operations.instances.listing import InstanceQuery
+    from postroom.messagebox.instances import InstanceQuery
     from postroom.operations.short_ids import IdKind, ShortId
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -57,7 +57,8 @@ def condition_options(command: Command) -> Command:
 
 
 def build_query(connection: Connection, conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
-    from postroom.operations.instances.listing import InstanceQuery, InstanceState
+    from postroom.messagebox.instance_states import InstanceState
+    from postroom.messagebox.instances import InstanceQuery
     from postroom.operations.short_ids import find_id
 
     def find(given: ShortId | None, kind: IdKind) -> uuid.UUID | None:

@@ -22,8 +22,8 @@ from postroom.operations.records import to_json
 if TYPE_CHECKING:
     from postroom.message import Body
     from postroom.messagebox.connection import Connection
-    from postroom.operations.instances.bulk_operations import BulkOperation, OperationKind
-    from postroom.operations.instances.listing import InstanceQuery
+    from postroom.messagebox.instance_operations import BulkOperation, OperationKind
+    from postroom.messagebox.instances import InstanceQuery
     from postroom.operations.short_ids import ShortId
 
 _PROGRESS_SECONDS = 1.0
@@ -186,7 +186,7 @@ def _run_and_report(
     connection: Connection, operation: Operation, query: InstanceQuery, conditions: Mapping[str, Any]
 ) -> BulkOperation:
     """Run an operation on all instances that match, and show its progress on a terminal. Return the operation."""
-    from postroom.operations.instances.bulk_operations import run_operation, start_operation
+    from postroom.messagebox.instance_operations import run_operation, start_operation
 
     given = {name: value for name, value in conditions.items() if value}
     target = ", ".join(name if value is True else f"{name} {value}" for name, value in given.items()) or "all instances"
@@ -232,6 +232,7 @@ def _operate(
     conditions: dict[str, Any],
     operation: Operation,
 ) -> None:
+    from postroom.messagebox.instances import InstanceQuery
     from postroom.operations.instances.changes import (
         ChangedInstances,
         change_instances,
@@ -240,7 +241,7 @@ def _operate(
         restrict,
     )
     from postroom.operations.instances.changes import resume as resume_one
-    from postroom.operations.instances.listing import InstanceQuery, check_names
+    from postroom.operations.instances.listing import check_names
     from postroom.operations.short_ids import find_id
 
     if bool(ids) == everything:
@@ -283,8 +284,9 @@ def _operate(
 
 def _announce(connection: Connection, query: InstanceQuery, operation: Operation) -> None:
     """Show how many instances an operation changes, and ask for confirmation if it asks."""
+    from postroom.messagebox.instances import count_states
     from postroom.operations.instances.changes import get_done
-    from postroom.operations.instances.listing import count_states, format_counts
+    from postroom.operations.instances.listing import format_counts
 
     counts = count_states(connection, query)
     click.echo(f"{format_counts(counts)} will be {get_done(operation.kind)}.", err=True)
@@ -295,8 +297,8 @@ def _announce(connection: Connection, query: InstanceQuery, operation: Operation
 def _count_messages(connection: Connection, query: InstanceQuery, *, all_messages: bool) -> None:
     """Show how many messages of ordered send ports a termination deletes, and how many stay."""
     from postroom.errors import format_count
+    from postroom.messagebox.instances import list_instances
     from postroom.messagebox.storage.copy_rows import QueueTask
-    from postroom.operations.instances.listing import list_instances
 
     for port in list_instances(connection, replace(query, tasks=[QueueTask.DELIVER_IN_ORDER])):
         if all_messages:
@@ -314,8 +316,8 @@ def _count_messages(connection: Connection, query: InstanceQuery, *, all_message
 
 def _confirm_terminate(connection: Connection, query: InstanceQuery, *, all_messages: bool, yes: bool) -> None:
     """Ask for confirmation if more than one message is deleted."""
+    from postroom.messagebox.instances import list_instances
     from postroom.messagebox.storage.copy_rows import QueueTask
-    from postroom.operations.instances.listing import list_instances
 
     found = list_instances(connection, query)
     count = sum(1 if one.task is QueueTask.DELIVER_IN_ORDER and not all_messages else one.messages for one in found)

@@ -20,7 +20,7 @@ from postroom.cli.rendering.story import show_story, write_graph
 from postroom.operations.records import to_row
 
 if TYPE_CHECKING:
-    from postroom.operations.instances.listing import GroupBy
+    from postroom.messagebox.instances import GroupBy
     from postroom.operations.short_ids import ShortId
 
 
@@ -55,7 +55,8 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
       postroom instance list --state suspended --port Europe
       postroom instance list --group-by reason
     """
-    from postroom.operations.instances.listing import check_names, count_instances, list_instances
+    from postroom.messagebox.instances import count_instances, list_instances
+    from postroom.operations.instances.listing import check_names
 
     with open_messagebox(options) as connection:
         check_names(connection, build_query(connection, conditions))
@@ -140,7 +141,7 @@ for command in (resume, suspend, reroute, skip, terminate, save_rows, resume_row
 
 add_list_command(
     instance,
-    "postroom.operations.instances.bulk_operations:list_operations",
+    "postroom.messagebox.instance_operations:list_operations",
     "operation_id kind target requested_by requested_at total changed remaining pending finished_at",
     name="operations",
     help="List the operations on many instances with their progress, the latest first.\n\n"

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from postroom.messagebox.connection import Connection, operator_transaction, read_value
+from postroom.message import Part
+from postroom.messagebox.connection import Connection, operator_transaction, read_records, read_value
+from postroom.messagebox.instances import InstanceQuery, select_instances
 from postroom.messagebox.maintenance.jobs import OPERATION_PIECE
 from postroom.messagebox.statements import statement
-from postroom.operations.instances.listing import InstanceQuery, select_instances
+from postroom.messagebox.storage.copy_rows import write_part
 
 OperationKind = Literal["resume", "reroute", "suspend", "terminate"]
 
@@ -119,9 +121,52 @@ def list_operations(connection: Connection, *, limit: int | None = None) -> list
 
 
 def _read(connection: Connection, *, operation_id: int | None = None, limit: int | None = None) -> list[BulkOperation]:
-    rows = connection.execute(statement("queries/list_operations"), {"id": operation_id, "limit": limit})
-    names = (
-        *("operation_id", "kind", "target", "requested_by", "requested_at", "reason", "total", "changed"),
-        *("hosts", "finished_at", "remaining", "pending"),
-    )
-    return [BulkOperation(**dict(zip(names, row, strict=True))) for row in rows]
+    conditions = {"id": operation_id, "limit": limit}
+    return read_records(connection, BulkOperation, statement("queries/list_operations"), conditions)
+
+
+def change_now(connection: Connection, kind: OperationKind, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str | None]:
+    """Change the instances whose state allows it, in the caller's transaction. The function records it in the audit.
+    Return the changed ones, and the hosts of those that are in the work queue now."""
+    return dict(connection.execute("SELECT * FROM change_instances(%s, %s)", (kind, list(ids))).fetchall())
+
+
+def suspend_unrecorded(connection: Connection, ids: Sequence[uuid.UUID]) -> None:
+    """Suspend the instances whose state allows it, as a part of another change."""
+    connection.execute("SELECT suspend_instances(%s)", (list(ids),))
+
+
+def resume_unrecorded(connection: Connection, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """Resume the instances whose state allows it, as a part of another change. Return those that were resumed, with
+    the names of their hosts."""
+    return dict(connection.execute(statement("queries/resume_instances"), (list(ids),)).fetchall())
+
+
+def set_first_message_aside(connection: Connection, instance_id: uuid.UUID, seq: int, new_id: uuid.UUID | None) -> bool:
+    """Let the first message of an ordered send port become the instance ``new_id``, or terminate it (None). The
+    function records it in the audit. Return False if the message ``seq`` is not the first any more, or a host is
+    sending it."""
+    return bool(read_value(connection, "SELECT skip_message(%s, %s, %s)", instance_id, seq, new_id))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuspendedBody:
+    """The body part of a suspended message, without its content."""
+
+    name: str | None
+    content_type: str | None
+    charset: str | None
+
+
+def read_suspended_bodies(connection: Connection, instance_id: uuid.UUID) -> list[SuspendedBody]:
+    """Return the bodies of the suspended messages of an instance, and lock their rows."""
+    query = "SELECT body_part_name AS name, content_type, charset FROM read_suspended_body(%s)"
+    return read_records(connection, SuspendedBody, query, (instance_id,))
+
+
+def replace_body(connection: Connection, instance_id: uuid.UUID, part: Part) -> None:
+    """Give a suspended instance, whose row is locked, a copy of its message with this body."""
+    write_part(connection, part)
+    call = "SELECT replace_body(%s, %s, %s, %s)"
+    replaced = read_value(connection, call, instance_id, uuid.uuid4(), part.part_id, part.name)
+    assert replaced, "the row is locked"

@@ -1,0 +1,93 @@
+"""Reads the subscriptions that messages are matched against, for operators."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.statements import statement
+from postroom.messagebox.subscriptions import SubscriptionState
+
+SubscriptionType = Literal["activation", "instance"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subscription:
+    """A subscription that messages are matched against."""
+
+    subscription_id: int
+    type: SubscriptionType
+    service_class: ServiceClass
+    service_id: uuid.UUID
+    service_name: str
+    host: str
+    instance_id: uuid.UUID | None
+    priority: int
+    state: SubscriptionState
+    ordered_delivery: bool
+    request_response: bool
+    filter: str
+    """The filter as the user wrote it, or empty. The filter of an instance is redacted. The stored predicates are what
+    is matched."""
+    convoy: tuple[str, ...]
+    """The keys of the properties that identify a convoy."""
+    created_at: datetime
+    valid_from: datetime | None
+    group: str | None = None
+    """The send port group that the service receives through, or None for its own subscription."""
+
+
+class PossibleSubscription(NamedTuple):
+    """An activation subscription. ``state`` is a SubscriptionState. ``filter`` is the text that the user wrote, or
+    empty."""
+
+    subscription_id: int
+    service_id: uuid.UUID
+    service_name: str
+    group: str | None
+    host: str
+    state: int
+    filter: str
+
+
+def read_subscriptions(connection: Connection, **conditions: Any) -> list[Subscription]:
+    """Return the subscriptions that meet the conditions, sorted by the name of their service: ``id``, ``activation``,
+    ``service``, ``group``, ``instance`` and ``limit``."""
+    parameters = dict.fromkeys(("id", "activation", "service", "group", "instance", "limit")) | conditions
+    return [_to_subscription(row) for row in connection.execute(statement("queries/list_subscriptions"), parameters)]
+
+
+def read_activations(connection: Connection, *, after: int, limit: int) -> list[PossibleSubscription]:
+    """Return activation subscriptions that can be matched, by their id, from the first one above ``after``."""
+    rows = connection.execute(statement("queries/read_subscribers"), {"after": after, "limit": limit})
+    return [PossibleSubscription(*row) for row in rows]
+
+
+def read_correlation_keys(connection: Connection, ids: Sequence[int]) -> dict[int, list[str]]:
+    """Return the keys of the properties that instance subscriptions wait by, for logins that may not read the
+    values."""
+    return dict(connection.execute(statement("queries/read_correlation_properties"), (list(ids),)).fetchall())
+
+
+_FIELDS = (
+    *("subscription_id", "instance_id", "service_class", "service_id", "service_name", "host", "priority", "state"),
+    *("ordered_delivery", "request_response", "filter", "convoy", "created_at", "valid_from", "group"),
+)
+
+
+def _to_subscription(row: tuple[Any, ...]) -> Subscription:
+    values = dict(zip(_FIELDS, row, strict=True))
+    return Subscription(
+        **{
+            **values,
+            "type": "activation" if values["instance_id"] is None else "instance",
+            "service_class": ServiceClass(values["service_class"]),
+            "state": SubscriptionState(values["state"]),
+            "convoy": tuple(values["convoy"]),
+        }
+    )
