@@ -43,7 +43,7 @@ from postroom.receiving.polling.polled_locations import PolledLocations
 
 #: Files, such as certificates, change without a notification.
 _WITHOUT_NOTIFICATION = 10.0
-_WHILE_UNSETTLED = 1.0
+_WHILE_INCOMPLETE = 1.0
 
 
 class RunningInstance:
@@ -250,9 +250,9 @@ class ConfigurationWatch:
     def _step(self) -> float:
         connection = self._connection.get()
         version = read_routing_version(connection)
-        is_settled = self._apply(connection)
+        is_complete = self._apply(connection)
         report_configuration(connection, self._host_instance, version)
-        return _WITHOUT_NOTIFICATION if is_settled else _WHILE_UNSETTLED
+        return _WITHOUT_NOTIFICATION if is_complete else _WHILE_INCOMPLETE
 
 
 class _Part(Protocol):

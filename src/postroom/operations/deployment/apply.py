@@ -104,8 +104,8 @@ def apply(
     """Deploy the application in one transaction and return the executed plan.
 
     Raise DefinitionRefused with all problems if there are any. An unchanged application changes nothing. ``backlog`` is
-    what becomes of the instances of removed ports and locations. Call ``settle_backlogs`` afterwards: it reroutes or
-    terminates them."""
+    what becomes of the instances of removed ports and locations. Call ``apply_backlog_decisions`` afterwards: it
+    reroutes or terminates them."""
     return _deploy(connection, definition, home, backlog, lambda planned: planned)
 
 

@@ -45,7 +45,7 @@ _FUTURE = {Backlog.REROUTE: "will be rerouted", Backlog.TERMINATE: "will be term
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettledBacklog:
+class BacklogResult:
     """What was done with the backlog of one removed port or location."""
 
     name: str
@@ -97,16 +97,16 @@ def build_backlog_problem(kind: ChangeKind, name: str, counts: Mapping[InstanceS
     )
 
 
-def settle_backlogs(connection: Connection, application: str) -> list[SettledBacklog]:
+def apply_backlog_decisions(connection: Connection, application: str) -> list[BacklogResult]:
     """Reroute or terminate the instances of the removed ports and locations of an application, as was decided."""
     return [
-        _settle(connection, service, decision)
+        _apply_decision(connection, service, decision)
         for service in read_removed_services(connection)
         if service.application == application and (decision := Backlog(service.backlog)) is not Backlog.KEEP
     ]
 
 
-def _settle(connection: Connection, service: Service, decision: Backlog) -> SettledBacklog:
+def _apply_decision(connection: Connection, service: Service, decision: Backlog) -> BacklogResult:
     query = InstanceQuery(services=[service.id])
     terminated = active = 0
     hosts: Mapping[str, int] = {}
@@ -123,4 +123,4 @@ def _settle(connection: Connection, service: Service, decision: Backlog) -> Sett
     if not active:
         finish_backlog(connection, service.id)
     count = terminated + sum(hosts.values())
-    return SettledBacklog(name=service.name, decision=decision, count=count, hosts=hosts, active=active)
+    return BacklogResult(name=service.name, decision=decision, count=count, hosts=hosts, active=active)

@@ -14,7 +14,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
-from postroom.operations.deployment.backlog import Backlog, settle_backlogs
+from postroom.operations.deployment.backlog import Backlog, apply_backlog_decisions
 from postroom.operations.deployment.plan import Action
 from postroom.operations.ports.receive_locations import create_watched_folders
 from postroom.operations.running.change_report import Report
@@ -72,7 +72,7 @@ def _apply(definition: ApplicationDefinition, url: str, home: Path, report: Repo
         applied = apply(connection, definition, home=home, backlog=backlog)
         for step in (step for step in applied.changes if step.action is Action.REMOVE):
             report(f"Removed: {step.kind} {step.name}")
-        for remark in (*map(str, settle_backlogs(connection, definition.name)), *applied.notes):
+        for remark in (*map(str, apply_backlog_decisions(connection, definition.name)), *applied.notes):
             report(remark)
         for problem in create_watched_folders(connection, home):
             report(problem)

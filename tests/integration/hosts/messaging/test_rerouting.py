@@ -22,7 +22,7 @@ from postroom.messagebox.instances import InstanceQuery, count_states, list_inst
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.deployment.apply import apply
-from postroom.operations.deployment.backlog import Backlog, settle_backlogs
+from postroom.operations.deployment.backlog import Backlog, apply_backlog_decisions
 from postroom.operations.instances import changes
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.ports import send_ports
@@ -110,9 +110,9 @@ def test_the_suspended_messages_of_a_removed_port_are_rerouted_to_the_new_port_o
 ) -> None:
     suspend_for_stopped_port(connection, database, home, 500)
     apply(connection, build_orders("C2"), home=home, backlog=Backlog.REROUTE)
-    [settled] = settle_backlogs(connection, "orders")
+    [settled] = apply_backlog_decisions(connection, "orders")
     assert (settled.name, settled.count, settled.active) == ("C", 500, 0)
-    assert settle_backlogs(connection, "orders") == []
+    assert apply_backlog_decisions(connection, "orders") == []
     recorder = run_host(connection, database, home)
     assert list_sent(recorder, "C2") == expected(500)
     assert list_sent(recorder, "Audit") == [], "it got them when they were published"
@@ -158,10 +158,10 @@ def test_a_reroute_that_dies_half_way_is_continued(
     with monkeypatch.context() as patched:
         patched.setattr("postroom.operations.instances.changes.change_now", die_in_the_second_batch)
         with pytest.raises(KeyboardInterrupt):
-            settle_backlogs(connection, "orders")
+            apply_backlog_decisions(connection, "orders")
     recorder = run_host(connection, database, home)
     assert len(list_sent(recorder, "C2")) == 100
-    [settled] = settle_backlogs(connection, "orders")
+    [settled] = apply_backlog_decisions(connection, "orders")
     assert settled.count == 150
     assert sorted(list_sent(recorder, "C2") + list_sent(run_host(connection, database, home), "C2")) == expected(250)
     assert find_violations(connection) == []
@@ -175,7 +175,7 @@ def test_messages_that_are_queued_or_wait_for_a_retry_are_rerouted_too(
     [waiting] = list_instances(connection, InstanceQuery(port="C", limit=1))
     Contents(connection).schedule(waiting.instance_id)
     apply(connection, build_orders("C2"), home=home, backlog=Backlog.REROUTE)
-    [settled] = settle_backlogs(connection, "orders")
+    [settled] = apply_backlog_decisions(connection, "orders")
     assert (settled.count, settled.active) == (2, 0)
     recorder = run_host(connection, database, home)
     assert (list_sent(recorder, "C2"), list_sent(recorder, "Audit")) == (expected(2), expected(2))
@@ -190,7 +190,7 @@ def test_a_port_whose_filter_changed_gets_the_rerouted_messages(
     run_host(connection, database, home)
     wider = {"D": "Orders.Region == 'US' or Orders.Region == 'EU'"}
     apply(connection, build_orders("D", filters=wider), home=home, backlog=Backlog.REROUTE)
-    settle_backlogs(connection, "orders")
+    apply_backlog_decisions(connection, "orders")
     recorder = run_host(connection, database, home)
     assert (list_sent(recorder, "D"), list_sent(recorder, "Audit")) == (expected(4), [])
 
@@ -204,7 +204,7 @@ def test_a_subscription_that_is_replaced_with_the_same_filter_does_not_get_them_
     app.send_port("Audit", adapters.Null(), filter=Region.exists(), priority=7)
     app.send_port("C2", adapters.Null(), filter=Region == "EU")
     apply(connection, app.definition(), home=home, backlog=Backlog.REROUTE)
-    settle_backlogs(connection, "orders")
+    apply_backlog_decisions(connection, "orders")
     recorder = run_host(connection, database, home)
     assert (list_sent(recorder, "C2"), list_sent(recorder, "Audit")) == (expected(4), [])
 
@@ -244,7 +244,7 @@ def test_the_messages_of_a_removed_sink_are_rerouted_to_a_send_port(
     apply(connection, app.definition(), home=home)
     publish(connection, 3)
     apply(connection, build_orders("C"), home=home, backlog=Backlog.REROUTE)
-    [settled] = settle_backlogs(connection, "orders")
+    [settled] = apply_backlog_decisions(connection, "orders")
     assert (settled.name, settled.count) == ("Lake", 3)
     recorder = run_host(connection, database, home)
     assert (list_sent(recorder, "C"), list_sent(recorder, "Audit")) == (expected(3), expected(3))
@@ -281,7 +281,7 @@ def test_a_port_of_the_same_name_in_another_application_does_not_inherit_the_ins
     without = Application("others")
     without.property(Region)
     apply(connection, without.definition(), home=home, backlog=Backlog.TERMINATE)
-    assert settle_backlogs(connection, "others") == []
+    assert apply_backlog_decisions(connection, "others") == []
     assert count_states(connection, InstanceQuery(port="C")) == {InstanceState.SUSPENDED: 2}
     apply(connection, build_orders("C"), home=home)
     assert len(list_sent(run_host(connection, database, home), "C")) == 2, "its own application declares it again"

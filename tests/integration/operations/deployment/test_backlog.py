@@ -21,7 +21,7 @@ from postroom.messagebox.maintenance.check import find_violations
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.deployment.applications import list_applications
 from postroom.operations.deployment.apply import apply, plan, plan_removal, remove
-from postroom.operations.deployment.backlog import Backlog, settle_backlogs
+from postroom.operations.deployment.backlog import Backlog, apply_backlog_decisions
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.instances import changes
 from postroom.operations.ports import send_ports
@@ -104,9 +104,9 @@ def test_a_port_without_instances_is_removed_without_a_decision(connection: Conn
 
 def test_kept_instances_are_not_terminated_by_a_later_decision(backlog: Connection) -> None:
     deploy(backlog, orders("Audit"), backlog=Backlog.KEEP)
-    assert settle_backlogs(backlog, "orders") == []
+    assert apply_backlog_decisions(backlog, "orders") == []
     deploy(backlog, orders(), backlog=Backlog.TERMINATE)
-    [settled] = settle_backlogs(backlog, "orders")
+    [settled] = apply_backlog_decisions(backlog, "orders")
     assert (settled.name, settled.decision, settled.count, settled.active) == ("Audit", Backlog.TERMINATE, 4, 0)
     assert (count(backlog, "Audit"), count(backlog, "C")) == (0, 4)
 
@@ -116,13 +116,13 @@ def test_active_instances_are_changed_by_the_next_apply(backlog: Connection) -> 
     [queued] = [row for row in contents.queued_rows() if row.port == "C"]
     contents.claim_row(queued.seq)
     deploy(backlog, orders("Audit"), backlog=Backlog.TERMINATE)
-    [settled] = settle_backlogs(backlog, "orders")
+    [settled] = apply_backlog_decisions(backlog, "orders")
     assert (settled.count, settled.active) == (3, 1)
     contents.release_all()
     deploy(backlog, orders("Audit"))
-    [settled] = settle_backlogs(backlog, "orders")
+    [settled] = apply_backlog_decisions(backlog, "orders")
     assert (settled.count, settled.active) == (1, 0)
-    assert settle_backlogs(backlog, "orders") == []
+    assert apply_backlog_decisions(backlog, "orders") == []
     assert count(backlog, "C") == 0
 
 
@@ -133,7 +133,7 @@ def test_a_location_with_suspended_messages_needs_a_decision_too(backlog: Connec
     with pytest.raises(DefinitionRefused, match=r"location 'drop' cannot be removed: it still has 1 instance \(1 susp"):
         deploy(backlog, without)
     deploy(backlog, without, backlog=Backlog.REROUTE)
-    [settled] = settle_backlogs(backlog, "orders")
+    [settled] = apply_backlog_decisions(backlog, "orders")
     assert (settled.name, settled.count) == ("drop", 1 if task is QueueTask.PUBLISH else 0)
     for name in ("drop", "OrdersIn"):
         [instance] = list_instances(backlog, InstanceQuery(port=name))
@@ -159,7 +159,7 @@ def test_an_application_is_removed_with_everything_that_it_declares(backlog: Con
         ("remove", "send port", "Audit"),
         ("remove", "send port", "C"),
     }
-    settled = settle_backlogs(backlog, "orders")
+    settled = apply_backlog_decisions(backlog, "orders")
     assert {(each.name, each.count) for each in settled} == {("Audit", 4), ("C", 4)}
     assert list_instances(backlog, InstanceQuery()) == []
     assert list_applications(backlog) == []

@@ -248,19 +248,18 @@ def _finish(
     are_steps_shown: bool = False,
     no_wait: bool,
 ) -> None:
-    """Settle the backlogs of what was removed, show what was changed, and wait until the running processes have taken
-    it."""
-    from postroom.operations.deployment.backlog import settle_backlogs
+    """Reroute or terminate the backlogs of what was removed, show what was changed, and wait until the running
+    processes have taken it."""
+    from postroom.operations.deployment.backlog import apply_backlog_decisions
     from postroom.operations.deployment.taken_changes import wait_until_taken
 
-    settled = settle_backlogs(connection, plan.application)
+    results = apply_backlog_decisions(connection, plan.application)
     steps = _list_steps(plan, everything=everything)
     if output is Format.JSON:
-        backlog = settled
-        click.echo(to_json({**_to_json(plan, steps, "changed"), "backlog": backlog}))
+        click.echo(to_json({**_to_json(plan, steps, "changed"), "backlog": results}))
     else:
         _show_steps([] if are_steps_shown else steps)
-        for each in settled:
+        for each in results:
             click.echo(str(each))
         _show_summary(plan, plan.application)
     if not no_wait:
