@@ -128,6 +128,9 @@ class Promoting(Definition):
 class Format(Definition):
     """A pipeline that is one disassembler. It can be used in the disassemble stage of ``Receive``, too."""
 
+    is_harmless: ClassVar[bool] = False
+    """True if no body of a few kilobytes can make the disassembler block or end its process."""
+
     @cached_property
     def disassembler(self) -> Disassemble:
         """The disassembler with the settings of this definition. It is loaded and compiled once."""
@@ -182,6 +185,7 @@ class PassThrough(Format):
     content_type: ClassVar[str] = "application/octet-stream"
     recoverable: ClassVar[bool] = False
     bad_documents: ClassVar[int | None] = BAD_DOCUMENTS
+    is_harmless: ClassVar[bool] = True
 
     def get_document_type(self, interchange_type: str) -> str:
         return interchange_type

@@ -240,6 +240,11 @@ def find_known_ids(connection: Connection, interchange_ids: Sequence[uuid.UUID])
     return {interchange_id for (interchange_id,) in rows}
 
 
+def store_inode(connection: Connection, interchange_id: uuid.UUID, inode: int) -> None:
+    """Store the inode number of a file that is received without being numbered. Archiving gives it a second name."""
+    connection.execute("UPDATE file_claims SET inode = %s WHERE interchange_id = %s", (inode, interchange_id))
+
+
 def has_inode(connection: Connection, interchange_id: uuid.UUID) -> bool:
     """Return True if the inode number of a file is stored, so that the claim was complete before."""
     row = connection.execute("SELECT inode FROM file_claims WHERE interchange_id = %s", (interchange_id,)).fetchone()

@@ -43,6 +43,7 @@ class Json(Promoting, Format):
 
     kind: Literal["json"] = "json"
     content_type: ClassVar[str] = "application/json"
+    is_harmless: ClassVar[bool] = True
     message_type: str | None = None
     split: str | None = None
     recoverable: bool = False
@@ -77,6 +78,7 @@ class JsonLines(Promoting, Format):
 
     kind: Literal["json-lines"] = "json-lines"
     content_type: ClassVar[str] = "application/json"
+    is_harmless: ClassVar[bool] = True
     message_type: str | None = None
     recoverable: bool = True
     bad_documents: int | None = BAD_DOCUMENTS

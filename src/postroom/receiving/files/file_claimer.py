@@ -264,6 +264,8 @@ class FileClaimer:
         with suppress(FileNotFoundError):
             if self._read_status(path) == status and not self._reason_for_quarantine(interchange_id, status):
                 inode = None if self._trusts_senders else status.inode
+                if inode is not None:
+                    file_claims.store_inode(self._connection, interchange_id, inode)
                 size, modified_ns = status.size, status.modified_ns
                 return self._receive_alone(
                     FileClaim(

@@ -332,12 +332,12 @@ class RunningLocation:
         return 0.0
 
     def _prepare_to_receive_alone(self, connection: Connection) -> Callable[[FileClaim], bool] | None:
-        """Return what receives a small file in this process, if the location has no code that could block or end it: no
-        components and no maps. A worker of Spark isolates those."""
+        """Return what receives a small file in this process, if nothing of the location could block or end it: no
+        components, no maps, and a format that is harmless. A worker of Spark isolates the others."""
         location = self.location
-        if self.routing is None or location.adapter.reads_rows or location.has_maps:
+        if self.routing is None or location.watched_folder is None or location.adapter.reads_rows:
             return None
-        if not isinstance(location.pipeline, Format):
+        if location.has_maps or not (isinstance(location.pipeline, Format) and location.pipeline.is_harmless):
             return None
         # It reads the subscriptions at the first file: the stream must be able to start while they are locked.
         receiver = Receiver(connection, self.routing)

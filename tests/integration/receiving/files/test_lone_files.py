@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,13 +31,14 @@ class LoneFiles:
         self._worker = Worker(connection=connection, receiver=receiver, connect=lambda: connection)
         self._task = ReceiveTask(source=ClaimedFiles(location=location, home=home))
         self.names: list[str] = []
-        self.error: BaseException | None = None
+        self.end_process: Callable[[FileClaim], None] | None = None
         self.receives = True
 
     def __call__(self, claim: FileClaim) -> bool:
         self.names.append(claim.name)
-        if self.error is not None:
-            raise self.error
+        if self.end_process is not None:
+            self.end_process(claim)
+            raise KeyboardInterrupt
         if self.receives:
             self._task.receive(self._worker, [claim])
         return self.receives
@@ -105,7 +108,7 @@ def test_a_file_that_is_not_received_alone_is_numbered_for_the_stream(
 def test_a_file_that_ends_the_process_is_received_by_the_stream_after_the_restart(
     box: Box, watched: WatchedLocation, make_claimer: MakeClaimer, lone_files: LoneFiles
 ) -> None:
-    lone_files.error = KeyboardInterrupt()
+    lone_files.end_process = lambda claim: None
     (watched.folder / "a.json").write_bytes(ORDER)
     with pytest.raises(KeyboardInterrupt):
         watched.claim_all()
@@ -113,5 +116,19 @@ def test_a_file_that_ends_the_process_is_received_by_the_stream_after_the_restar
     restarted = make_claimer(receive_alone=lone_files)
     watched.run(claimer=restarted)
     assert lone_files.names == ["a.json"], "it is not tried again"
+    assert box.queued() == {"Everything": 1}
+    assert box.count("file claims") == 0
+
+
+def test_a_file_with_a_second_name_in_the_archive_is_received_after_the_restart(
+    box: Box, watched: WatchedLocation, make_claimer: MakeClaimer, lone_files: LoneFiles, tmp_path: Path
+) -> None:
+    """Archiving links the file before it removes the first name. The file is not taken for one of another account."""
+    lone_files.end_process = lambda claim: os.link(claim.path, tmp_path / "archived.json")
+    (watched.folder / "a.json").write_bytes(ORDER)
+    with pytest.raises(KeyboardInterrupt):
+        watched.claim_all()
+    watched.claimer.release()
+    watched.run(claimer=make_claimer(receive_alone=lone_files))
     assert box.queued() == {"Everything": 1}
     assert box.count("file claims") == 0
