@@ -83,7 +83,14 @@ def remove_host(connection: Connection, host_id: int, name: str, role: str) -> N
     """Remove a host that nothing belongs to any more, with its role, queues and procedures, in the caller's
     transaction."""
     connection.execute("SELECT change_routing()")
-    for table in ("subscriptions", "convoy_sets", "application_properties", "host_instances", "handlers"):
+    for table in (
+        "subscriptions",
+        "convoy_sets",
+        "application_properties",
+        "host_instances",
+        "handlers",
+        "open_circuits",
+    ):
         connection.execute(f"DELETE FROM {table} WHERE host_id = %s", (host_id,))
     connection.execute(f"DROP FUNCTION {', '.join(_find_host_functions(connection, name))}")
     for queue in ("q", "q_scheduled", "q_suspended"):

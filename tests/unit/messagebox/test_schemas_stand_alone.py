@@ -33,8 +33,8 @@ def find_objects() -> dict[str, str]:
     objects = {name: _strip(statement(name)) for folder in FOLDERS for name in list_statements(folder)}
     for folder in FILES_OF_STATEMENTS:
         for name in list_statements(folder):
-            for text in _strip(statement(name)).split(";"):
-                objects[f"{folder}: {' '.join(text.split()[:4])}"] = text
+            for number, text in enumerate(_strip(statement(name)).split(";"), start=1):
+                objects[f"{name}, statement {number}: {' '.join(text.split()[:4])}"] = text
     return objects
 
 

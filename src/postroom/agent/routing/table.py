@@ -155,6 +155,10 @@ class RoutingTable:
 
     def catch_up(self, connection: Connection) -> Routing:
         """Read the subscriptions that have changed, and return the routing with these changes."""
+        version, _ = read_routing_version(connection)
+        current = self._current
+        if version == current.version:
+            return current
         with self._reading:
             self._current = _read_changes(connection, self._current)
             return self._current

@@ -82,6 +82,8 @@ def list_locations(connection: Connection, *, clock: Clock = system_clock) -> li
     listed = []
     progress = {row["location_id"]: row for row in read_location_rows(connection)}
     for location in read_receive_locations(connection):
+        if location.location_id not in progress:
+            continue  # a location that was just deployed
         schedule = location.schedule
         is_open = schedule is None or schedule.is_open(now)
         listing = LocationListing(

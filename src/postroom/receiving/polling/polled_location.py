@@ -232,8 +232,10 @@ class PolledLocation:
     def _receive_rows(
         self, connection: Connection, source: PolledBatch, rows: Sequence[PolledInterchange]
     ) -> list[ReceiveResult]:
-        """Receive interchanges together. If one of them makes the source unavailable, receive each alone: it does not
-        stop the others. Raise MessageBoxUnavailable."""
+        """Receive interchanges together. If one of them makes the source unavailable, or has ended the process before,
+        receive each alone: it does not stop the others. Raise MessageBoxUnavailable."""
+        if self._is_isolated and len(rows) > 1:
+            return self._receive_one_by_one(connection, source, rows)
         receiver = Receiver(connection, self._routing, clock=self._clock)
         worker = Worker(connection=connection, receiver=receiver, connect=self._connect)
         task = ReceiveTask(source=source, paced=True, can_refuse=True, process="host process")
@@ -245,6 +247,11 @@ class PolledLocation:
             if len(rows) == 1:
                 source.failure = error
                 return []
+        return self._receive_one_by_one(connection, source, rows)
+
+    def _receive_one_by_one(
+        self, connection: Connection, source: PolledBatch, rows: Sequence[PolledInterchange]
+    ) -> list[ReceiveResult]:
         return [result for row in rows for result in self._receive_rows(connection, source, [row])]
 
     def _store_progress(self, connection: Connection, state: LocationState, reason: str | None = None) -> None:

@@ -77,6 +77,14 @@ def test_a_changed_window_makes_the_messages_due_that_wait_for_the_old_one(conne
     assert is_due(connection)
 
 
+def test_a_host_that_is_behind_opens_no_circuit_breaker_of_a_removed_port(connection: Connection) -> None:
+    deploy(connection, orders(circuit_breaker=CircuitBreaker()))
+    (port,) = read_send_ports(connection)
+    deploy(connection, orders(ports=()))
+    open_circuit(connection, port.port_id, port.host_id, opened_by="m", reason="r", probe_interval=timedelta(hours=1))
+    assert read_open_circuits(connection) == {}
+
+
 def test_a_changed_circuit_breaker_closes_and_releases_what_it_paused(connection: Connection) -> None:
     deploy(connection, orders(circuit_breaker=CircuitBreaker()))
     (port,) = read_send_ports(connection)
