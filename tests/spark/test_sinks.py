@@ -130,9 +130,10 @@ def test_a_batch_is_written_where_directories_cannot_be_renamed(
     target = (tmp_path / "store").as_uri()
     add_sink(box, SparkSink("parquet", target))
     ids = publish(box, b"a")
-    port_id = box.port().port_id
+    port = box.port()
     # An attempt died after it had written.
-    assert SinkQueue("Default").open_batch(box.connection, port_id, limit=10) is not None
+    batch = SinkQueue("Default").open_batch(box.connection, port.port_id, limit=10, sink=port.adapter_json)
+    assert batch is not None
     assert drain(session, box, login, tmp_path) == 1
     log = session.read.json(f"{target}/_postroom/log").collect()
     [directory] = [row["directory"] for row in log]

@@ -15,7 +15,8 @@ GRANT INSERT, UPDATE, DELETE ON messagebox.services, messagebox.properties, mess
     TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON messagebox.hosts TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
-GRANT UPDATE (reset_requested) ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (reset_requested), DELETE ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
+GRANT DELETE ON messagebox.poll_attempts TO __ADMINISTRATORS_ROLE__;
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid,
               only_reference)
@@ -90,7 +91,7 @@ BEGIN
     FOREACH protected IN ARRAY ARRAY['messagebox.file_claims', 'messagebox.inbox', 'messagebox.inbox_fragments',
                                      'messagebox.running_locations', 'messagebox.running_sinks',
                                      'messagebox.open_circuits', 'messagebox.host_instances',
-                                     'messagebox.services'] LOOP
+                                     'messagebox.services', 'messagebox.poll_attempts'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON %s', protected);
         EXECUTE format('CREATE POLICY administrators ON %s TO %I USING (true) WITH CHECK (true)', protected,
                        '__ADMINISTRATORS_ROLE__');

@@ -53,12 +53,13 @@ def test_hosts_do_not_dequeue_the_messages_of_sinks(box: Box, port_id: uuid.UUID
 
 def test_a_batch_is_the_same_at_every_attempt(box: Box, port_id: uuid.UUID, host: Connection) -> None:
     ids = publish(box, b"a", b"bb", b"ccc")
-    first = QUEUE.open_batch(host, port_id, limit=2)
+    first = QUEUE.open_batch(host, port_id, limit=2, sink={"path": "lake"})
     assert first is not None
-    assert (first.attempt, first.tries, first.sink["path"]) == (1, (0, 0), "lake")
+    assert (first.attempt, first.tries, first.sink) == (1, (0, 0), {"path": "lake"})
     again = QUEUE.open_batch(host, port_id, limit=100)
     assert again is not None
     assert (again.batch_id, again.number, again.seqs, again.attempt) == (first.batch_id, first.number, first.seqs, 2)
+    assert again.sink == first.sink
     read = QUEUE.read_messages(host, again.batch_id, 2, span(again))
     assert [str(message.claimed.message_id) for message in read] == ids[:2]
     assert [message.claimed.body for message in read] == [b"a", b"bb"]
