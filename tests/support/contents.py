@@ -365,7 +365,7 @@ _JOINS: LiteralString = """
 
 
 class Contents:
-    """Reads and changes a MessageBox behind the back of its processes, as far as the login of the connection may."""
+    """Reads and changes a MessageBox directly, without its processes, as far as the login of the connection may."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

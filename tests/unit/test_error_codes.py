@@ -20,7 +20,7 @@ from postroom.errors import (
     PostroomError,
     PublishFailed,
 )
-from postroom.operations.instances.listing import ERROR_CODES
+from postroom.operations.instances.query_names import ERROR_CODES
 from tests.support.approved import AssertApproved
 
 ROOT = Path(__file__).parents[2]

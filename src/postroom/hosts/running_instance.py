@@ -42,8 +42,8 @@ from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.polling.polled_locations import PolledLocations
 
 #: Files, such as certificates, change without a notification.
-_WITHOUT_NOTIFICATION = 10.0
-_WHILE_INCOMPLETE = 1.0
+_APPLY_SECONDS = 10.0
+_RETRY_SECONDS = 1.0
 
 
 class RunningInstance:
@@ -252,7 +252,7 @@ class ConfigurationWatch:
         version = read_routing_version(connection)
         is_complete = self._apply(connection)
         report_configuration(connection, self._host_instance, version)
-        return _WITHOUT_NOTIFICATION if is_complete else _WHILE_INCOMPLETE
+        return _APPLY_SECONDS if is_complete else _RETRY_SECONDS
 
 
 class _Part(Protocol):

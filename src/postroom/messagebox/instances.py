@@ -1,4 +1,4 @@
-"""Service instances: listed, counted, and changed by operators (INS-01, 05, 08, 09, 11)."""
+"""Service instances: listed and counted (INS-01, 05, 08, 09, 11)."""
 
 from __future__ import annotations
 

@@ -61,14 +61,16 @@ def make_intake(
     clock: Clock,
     *,
     makes_folder: bool = True,
-    receive_alone: Callable[[FileClaim], bool] | None = None,
+    receive_in_process: Callable[[FileClaim], bool] | None = None,
 ) -> Intake:
     """Return the intake for the adapter of a location. With ``makes_folder``, create its watched folder if that is
     missing."""
     if location.adapter.is_row_stream:
         return PassiveIntake(connection, location)
     if location.watched_folder:
-        return FileClaimer(connection, location, home, clock, makes_folder=makes_folder, receive_alone=receive_alone)
+        return FileClaimer(
+            connection, location, home, clock, makes_folder=makes_folder, receive_in_process=receive_in_process
+        )
     return InboxNumbering(connection, location)
 
 

@@ -1,4 +1,6 @@
-"""The receive task: publish interchanges and remove them from their source. Runs in a worker of Spark, or in a host.
+"""The receive task: publish interchanges and remove them from their source.
+
+It runs in a worker of Spark, in a host, or in a pipeline process:
 
     row read ─► interchange published, with its receipts ─► removed from the source
 

@@ -87,7 +87,7 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """Messages that are published together, and what the same transaction does besides."""
+    """Messages that are published together, and the other changes of the same transaction."""
 
     messages: Sequence[Message]
     unit: uuid.UUID = field(default_factory=uuid.uuid4)

@@ -86,7 +86,7 @@ class MessageAgent:
         return unit_for_key(self._key_secret, key)
 
     def publish_with(self, publication: Publication) -> list[Published]:
-        """Publish messages, and do what the publication says besides."""
+        """Publish messages, and make the other changes of the publication in the same transaction."""
         self._check_promoted(publication.messages)
         return self._run(lambda: publication)
 

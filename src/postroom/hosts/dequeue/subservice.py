@@ -79,8 +79,8 @@ class Subservice:
         self.poller.start()
 
     def set_dequeuing(self, dequeuing: Dequeuing) -> None:
-        """Change the polling interval and the number of threads. A thread that is too many ends after its message. One
-        thread at a time."""
+        """Change the polling interval and the number of threads. Surplus threads end after their current message. Not
+        safe for concurrent calls."""
         before = self._dequeuing
         if dequeuing == before:
             return

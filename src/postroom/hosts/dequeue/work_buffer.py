@@ -275,7 +275,7 @@ class WorkBuffer:
         that failed, and that must not be handled because they share its instance."""
         handled = batch[0]
         if not shares_instance(handled):
-            del self._in_progress[id(handled)]  # needs no lock
+            del self._in_progress[id(handled)]  # one step of the interpreter, which needs no lock
             return ()
         with self._lock:
             del self._in_progress[id(handled)]

@@ -1,5 +1,5 @@
--- Store what the MessageBox knows about a service. One that was moved to another host keeps its old host, which may
--- still have messages of it. One that was removed is there again, with its instances. Index: the primary key of
+-- Store what the MessageBox knows about a service. A service that was moved to another host keeps its old host, which
+-- may still have messages of it. A removed service is restored and keeps its instances. Index: the primary key of
 -- services.
 INSERT INTO services (id, kind, application, name, port_name, version, host_id, two_way)
 VALUES (%(id)s, %(kind)s, %(application)s, %(name)s, %(port_name)s, %(version)s, %(host_id)s, %(two_way)s)

@@ -123,8 +123,7 @@ class Rate:
 
 
 def read_location_rows(connection: Connection) -> list[dict[str, Any]]:
-    """Return every receive location, sorted by name, with the last report of the process that serves it or served
-    it."""
+    """Return every receive location with the last report of the process that serves it or served it."""
     return connection.cursor(row_factory=dict_row).execute(statement("queries/list_receive_locations")).fetchall()
 
 

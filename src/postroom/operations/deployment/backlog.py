@@ -27,7 +27,7 @@ from postroom.operations.instances.changes import (
     reroute_deliveries,
     terminate_all,
 )
-from postroom.operations.instances.listing import format_counts
+from postroom.operations.instances.query_names import format_counts
 
 
 class Backlog(StrEnum):

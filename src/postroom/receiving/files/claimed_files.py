@@ -70,10 +70,10 @@ class ClaimedFiles(ReceiveSource[FileClaim, FileClaim]):
         if changed:
             self.give_back(connection, changed)
         if gone:
-            self._sort_out_missing_files(connection, gone)
+            self._handle_missing_files(connection, gone)
         return ready
 
-    def _sort_out_missing_files(self, connection: Connection, gone: Sequence[FileClaim]) -> None:
+    def _handle_missing_files(self, connection: Connection, gone: Sequence[FileClaim]) -> None:
         """Delete the claims of published files. Store the problem of a file that is missing before it was published."""
         progress = read_progress(connection, [claim.interchange_id for claim in gone])
         done = [interchange_id for interchange_id, found in progress.items() if found.done]

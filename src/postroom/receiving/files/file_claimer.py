@@ -95,12 +95,12 @@ class FileClaimer:
         monotonic: Callable[[], float] = time.monotonic,
         max_outstanding: int = MAX_OUTSTANDING,
         makes_folder: bool = True,
-        receive_alone: Callable[[FileClaim], bool] | None = None,
+        receive_in_process: Callable[[FileClaim], bool] | None = None,
     ) -> None:
-        """``receive_alone`` receives a small file that comes while no other one waits. It returns False if it did not
-        receive the file, so that the stream has to."""
+        """``receive_in_process`` receives a small file that comes while no other one waits. It returns False if it did
+        not receive the file, so that the stream has to."""
         self._connection = connection
-        self._receive_alone = receive_alone
+        self._receive_in_process = receive_in_process
         self._location_id = location.location_id
         definition = location.watched_folder
         assert definition is not None, "only locations over folders claim files"
@@ -174,7 +174,7 @@ class FileClaimer:
         claimed = 0
         for first in range(0, len(ready), _BATCH_SIZE):
             files = {path: present[path] for path in ready[first : first + _BATCH_SIZE]}
-            claimed += self._claim(files, is_alone=len(present) == 1 and capacity == self._max_outstanding)
+            claimed += self._claim(files, is_only_file=len(present) == 1 and capacity == self._max_outstanding)
             if self._is_ordered and len(self._moved):
                 break  # a file has changed, and the files after it wait for it
         return claimed
@@ -231,7 +231,7 @@ class FileClaimer:
         self._report(f"{path} cannot be read by this account, so it is not received.")
         return False
 
-    def _claim(self, files: dict[Path, FileStatus], *, is_alone: bool) -> int:
+    def _claim(self, files: dict[Path, FileStatus], *, is_only_file: bool) -> int:
         targets = {}
         for path in files:
             interchange_id = uuid.uuid4()
@@ -251,7 +251,7 @@ class FileClaimer:
         self._folders.sync()
         if not_moved:
             file_claims.delete_file_claims(self._connection, not_moved)
-        if is_alone and self._receive_lone_file(*rows[0], *files.values()):
+        if is_only_file and self._receive_lone_file(*rows[0], *files.values()):
             return 1
         return self._complete([(targets[path], status) for path, status in files.items()])
 
@@ -259,7 +259,7 @@ class FileClaimer:
         """Receive a moved file without a number. Return False if it has to be completed and numbered.
 
         It is not tried again after a crash: the file settles in the private folder, and the stream receives it."""
-        if self._receive_alone is None or self._is_ordered or len(self._moved) or status.size > _SMALL_FILE:
+        if self._receive_in_process is None or self._is_ordered or len(self._moved) or status.size > _SMALL_FILE:
             return False
         with suppress(FileNotFoundError):
             if self._read_status(path) == status and not self._reason_for_quarantine(interchange_id, status):
@@ -267,7 +267,7 @@ class FileClaimer:
                 if inode is not None:
                     file_claims.store_inode(self._connection, interchange_id, inode)
                 size, modified_ns = status.size, status.modified_ns
-                return self._receive_alone(
+                return self._receive_in_process(
                     FileClaim(
                         interchange_id=interchange_id,
                         name=name,

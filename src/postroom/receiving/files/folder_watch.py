@@ -1,4 +1,4 @@
-"""Tells at once that a file was put into a folder, by inotify of Linux.
+"""Reports new files in a folder at once, by inotify of Linux.
 
 The kernel reports files that a program of this machine has closed or moved there. It does not report files of other
 machines on a network share. Scans find these, and all files on other systems.
@@ -23,16 +23,16 @@ class FolderWatch:
         self._descriptor = _open_watch(folder)
 
     def wait(self, seconds: float) -> bool:
-        """Return True when a file was put into the folder since the last call, and False after this time."""
+        """Wait until a file was put into the folder since the last call. Return False after ``seconds``."""
         if self._descriptor < 0:
             time.sleep(seconds)
             return False
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
-        is_told = bool(poll.poll(seconds * 1000))
-        if is_told:
+        has_event = bool(poll.poll(seconds * 1000))
+        if has_event:
             os.read(self._descriptor, _BUFFER_SIZE)
-        return is_told
+        return has_event
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -305,7 +305,7 @@ class RunningLocation:
                     self._home,
                     self._clock,
                     makes_folder=makes_folder,
-                    receive_alone=self._prepare_to_receive_alone(connection),
+                    receive_in_process=self._prepare_to_receive_in_process(connection),
                 )
                 if self.location.watched_folder is not None:
                     self._watch = FolderWatch(self.location.watched_folder.folder(self._home))
@@ -331,7 +331,7 @@ class RunningLocation:
         self._was_woken = self._watch.wait(seconds)
         return 0.0
 
-    def _prepare_to_receive_alone(self, connection: Connection) -> Callable[[FileClaim], bool] | None:
+    def _prepare_to_receive_in_process(self, connection: Connection) -> Callable[[FileClaim], bool] | None:
         """Return what receives a small file in this process, if nothing of the location could block or end it: no
         components, no maps, and a format that is harmless. A worker of Spark isolates the others."""
         location = self.location

@@ -51,7 +51,7 @@ def lone_files(box: Box, location: ReceiveLocation, tmp_path: Path) -> LoneFiles
 
 @pytest.fixture
 def claimer(make_claimer: MakeClaimer, lone_files: LoneFiles) -> FileClaimer:
-    return make_claimer(receive_alone=lone_files)
+    return make_claimer(receive_in_process=lone_files)
 
 
 def test_a_lone_file_is_published_and_removed_by_the_scan_that_claims_it(
@@ -86,7 +86,7 @@ def test_a_file_of_an_ordered_location_is_left_to_the_stream(
     box: Box, folder: Path, make_claimer: MakeClaimer, clock: MovedClock, lone_files: LoneFiles
 ) -> None:
     ordered = add_file_location(box, folder, name="ordered", pattern="*.json", settle=1.0, order="name")
-    claimer = make_claimer(ordered, receive_alone=lone_files)
+    claimer = make_claimer(ordered, receive_in_process=lone_files)
     (folder / "a.json").write_bytes(ORDER)
     claimer.scan()
     clock.move(3)
@@ -113,7 +113,7 @@ def test_a_file_that_ends_the_process_is_received_by_the_stream_after_the_restar
     with pytest.raises(KeyboardInterrupt):
         watched.claim_all()
     watched.claimer.release()
-    restarted = make_claimer(receive_alone=lone_files)
+    restarted = make_claimer(receive_in_process=lone_files)
     watched.run(claimer=restarted)
     assert lone_files.names == ["a.json"], "it is not tried again"
     assert box.queued() == {"Everything": 1}
@@ -129,6 +129,6 @@ def test_a_file_with_a_second_name_in_the_archive_is_received_after_the_restart(
     with pytest.raises(KeyboardInterrupt):
         watched.claim_all()
     watched.claimer.release()
-    watched.run(claimer=make_claimer(receive_alone=lone_files))
+    watched.run(claimer=make_claimer(receive_in_process=lone_files))
     assert box.queued() == {"Everything": 1}
     assert box.count("file claims") == 0

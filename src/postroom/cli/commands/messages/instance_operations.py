@@ -241,7 +241,7 @@ def _operate(
         restrict,
     )
     from postroom.operations.instances.changes import resume as resume_one
-    from postroom.operations.instances.listing import check_names
+    from postroom.operations.instances.query_names import check_names
     from postroom.operations.short_ids import find_id
 
     if bool(ids) == everything:
@@ -286,7 +286,7 @@ def _announce(connection: Connection, query: InstanceQuery, operation: Operation
     """Show how many instances an operation changes, and ask for confirmation if it asks."""
     from postroom.messagebox.instances import count_states
     from postroom.operations.instances.changes import get_done
-    from postroom.operations.instances.listing import format_counts
+    from postroom.operations.instances.query_names import format_counts
 
     counts = count_states(connection, query)
     click.echo(f"{format_counts(counts)} will be {get_done(operation.kind)}.", err=True)

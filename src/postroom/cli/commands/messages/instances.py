@@ -56,7 +56,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
       postroom instance list --group-by reason
     """
     from postroom.messagebox.instances import count_instances, list_instances
-    from postroom.operations.instances.listing import check_names
+    from postroom.operations.instances.query_names import check_names
 
     with open_messagebox(options) as connection:
         check_names(connection, build_query(connection, conditions))
