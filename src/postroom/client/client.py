@@ -45,15 +45,14 @@ from postroom.errors import (
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.message import Body, Context, Message
-from postroom.messagebox.configuration.properties import read_deployed_properties
+from postroom.messagebox.configuration.hosts import get_publishing_host
+from postroom.messagebox.configuration.properties import find_property, read_deployed_properties
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import connect_to_messagebox
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.pace import find_pauses
 from postroom.messagebox.throttling.states import Throttle
-from postroom.operations.hosts import get_publishing_host
-from postroom.operations.properties import find_property
 from postroom.processes.garbage_collection import delay_garbage_collection
 from postroom.properties import Property, dotted_name, split_key
 from postroom.system_properties import BTS

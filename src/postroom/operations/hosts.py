@@ -15,7 +15,6 @@ from postroom.messagebox.configuration.handlers import count_uses_of_handlers
 from postroom.messagebox.configuration.hosts import (
     DEQUEUED_CLASSES,
     Dequeuing,
-    Host,
     HostInstanceListing,
     count_endpoints,
     count_what_keeps_host,
@@ -263,13 +262,3 @@ def _describe_dequeuing(dequeuing: Dequeuing) -> ServiceClassListing:
         polling_interval_seconds=dequeuing.polling_interval.total_seconds(),
         dequeue_threads=dequeuing.dequeue_threads,
     )
-
-
-def get_publishing_host(connection: Connection, name: str | None) -> Host:
-    """Return the host with this name, or the default host. A client publishes on behalf of this host."""
-    if name is not None:
-        return find_host(connection, name)
-    for host in read_hosts(connection):
-        if host.is_default:
-            return host
-    raise StateError("The MessageBox has no hosts yet.", hint="Run 'postroom apply APP' first.")

@@ -1,16 +1,15 @@
-"""Find deployed properties by name, parse values that users type for them, and list the properties of messages."""
+"""Parse values that users type for properties, and list the properties of messages."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from postroom.errors import BadValue, DefinitionError, NotFound
+from postroom.errors import BadValue
 from postroom.filters.authorisation import MessagePredicate
-from postroom.filters.text import to_bare_name
 from postroom.message import Context
+from postroom.messagebox.configuration.properties import find_property
 from postroom.operations.records import extend
 from postroom.properties import Property, dotted_name, split_key
 from postroom.values import Value, value_from_text
@@ -67,31 +66,6 @@ def truncate(value: T) -> T | str:
     """Return a value, or the start of a long text."""
     is_long = isinstance(value, str) and len(value) > MAX_CHARACTERS
     return f"{str(value)[:MAX_CHARACTERS]}…" if is_long else value
-
-
-def find_property(name: str, properties: Iterable[Property]) -> Property:
-    """Return the property that a user writes as ``Orders.Region``, or as ``Region`` if that is unique.
-
-    Raise NotFound if there is none, and DefinitionError if the name is ambiguous."""
-    known = list(properties)
-    for found in (
-        [prop for prop in known if prop.dotted_name == name],
-        [prop for prop in known if to_bare_name(prop) == name],
-    ):
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise DefinitionError(
-                f"{name} could be {' or '.join(sorted(prop.dotted_name for prop in found))}.",
-                hint="Write the property's full name.",
-            )
-    names = [name for prop in known for name in (prop.dotted_name, to_bare_name(prop))]
-    near = difflib.get_close_matches(name, names)
-    raise NotFound(
-        f"There is no property {name!r}.",
-        why="A property is deployed by an application that promotes it, compares it in a filter, or declares it.",
-        hint=f"Did you mean {' or '.join(dict.fromkeys(near))}?" if near else "Apply an application that declares it.",
-    )
 
 
 def parse_context(

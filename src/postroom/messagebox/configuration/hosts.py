@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from psycopg.rows import dict_row
 
-from postroom.errors import NotAllowed, NotFound, suggest_names
+from postroom.errors import NotAllowed, NotFound, StateError, suggest_names
 from postroom.filters.authorisation import ApplicationProperties
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
@@ -195,3 +195,13 @@ def set_trusted(connection: Connection, host_id: int, *, trusted: bool) -> None:
 
 def set_isolated(connection: Connection, host_id: int, *, isolated: bool) -> None:
     connection.execute("UPDATE hosts SET isolated = %s WHERE id = %s", (isolated, host_id))
+
+
+def get_publishing_host(connection: Connection, name: str | None) -> Host:
+    """Return the host with this name, or the default host. A client publishes on behalf of this host."""
+    if name is not None:
+        return find_host(connection, name)
+    for host in read_hosts(connection):
+        if host.is_default:
+            return host
+    raise StateError("The MessageBox has no hosts yet.", hint="Run 'postroom apply APP' first.")

@@ -13,7 +13,7 @@ from postroom.errors import AuthenticationFailure, DefinitionError, NotFound, Pi
 from postroom.filters.explain import Reason
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import ServiceClass
-from postroom.messagebox.configuration.properties import read_deployed_properties
+from postroom.messagebox.configuration.properties import find_property, read_deployed_properties
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.explain.explanation import (
     FailureHandling,
@@ -25,7 +25,7 @@ from postroom.operations.explain.explanation import (
     explain_message,
 )
 from postroom.operations.ports import send_ports as ports
-from postroom.operations.properties import find_property, parse_context
+from postroom.operations.properties import parse_context
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Priority, Region, Total

@@ -54,10 +54,10 @@ def publish(
     from postroom.agent.direct.message_agent import MessageAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, Message, Part
+    from postroom.messagebox.configuration.hosts import get_publishing_host
     from postroom.messagebox.configuration.properties import read_deployed_properties
     from postroom.messagebox.throttling.load import read_throttle
     from postroom.messagebox.throttling.pace import find_pauses
-    from postroom.operations.hosts import get_publishing_host
     from postroom.operations.properties import parse_context
 
     def body(file: str) -> Body:
