@@ -391,3 +391,15 @@ class Message:
         """Return a new message with this context and the same content. The message and its parts have new ids."""
         parts = tuple(replace(part, part_id=uuid.uuid4()) for part in self.parts)
         return Message(context=context, parts=parts, body_part_name=self.body_part_name)
+
+
+def split_into_fragments(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Split content into fragments. The last fragment may be smaller."""
+    pending = bytearray()
+    for chunk in chunks:
+        pending += chunk
+        while len(pending) >= FRAGMENT_SIZE:
+            yield bytes(pending[:FRAGMENT_SIZE])
+            del pending[:FRAGMENT_SIZE]
+    if pending:
+        yield bytes(pending)

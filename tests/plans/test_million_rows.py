@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from postroom.message import Message
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, get_instance, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, get_instance, list_instances
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.ports.send_ports import list_ports
 from tests.support.box import Box, Region

@@ -34,8 +34,7 @@ from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.messagebox.instance_operations import list_operations
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery
+from postroom.messagebox.instances import InstanceQuery, InstanceState
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import MAX_AHEAD, HostQueues, ScheduledRetry, Suspension

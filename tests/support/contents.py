@@ -15,7 +15,7 @@ from postroom.message import Context
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.configuration.services import delete_service, remove_service
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceState
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 from postroom.ports.send_ports import SendPort, read_send_ports
 

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from postroom.agent.failure_properties import has_routing_failure_report
+from postroom.agent.error_messages import has_routing_failure_report
 from postroom.agent.publish import Publisher, StoredMessageBatch, lock_current
 from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.receiving.suspended_documents import resume_interchange

@@ -25,6 +25,13 @@ from postroom.errors import BadValue, NotFound
 
 if TYPE_CHECKING:
     from postroom.operations.deployment.backlog import Backlog
+import sys
+from typing import TYPE_CHECKING
+
+from postroom.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from postroom.message import Body
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -212,3 +219,25 @@ def limit_option(
     return click.option(
         name, type=click.IntRange(min=minimum), metavar="N", default=default, show_default=True, help=help
     )
+
+
+def confirm(question: str, *, refused: str) -> None:
+    """Ask a question on standard error. Write ``refused`` and exit with an error unless the answer is yes."""
+    try:
+        if click.confirm(question, err=True):
+            return
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise  # Ctrl-C
+        click.echo(err=True)  # standard input is closed
+    click.echo(f"{refused} Use --yes to skip the confirmation.", err=True)
+    raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def open_body(path: Path) -> Body:
+    """Return a body that reads the file on demand. A pipe or a device has no size, so it is read at once."""
+    from postroom.message import Bytes, FileSlice
+
+    if path.is_file():
+        return FileSlice(path=path, length=path.stat().st_size)
+    return Bytes(path.read_bytes())

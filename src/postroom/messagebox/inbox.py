@@ -17,9 +17,8 @@ from itertools import chain, islice
 from typing import Any
 
 from postroom.errors import KeyReused, PostroomError, Unavailable
-from postroom.message import FRAGMENTS_AT_A_TIME, Body, Bytes, Context
+from postroom.message import FRAGMENTS_AT_A_TIME, Body, Bytes, Context, split_into_fragments
 from postroom.messagebox.connection import Connection, read_value
-from postroom.messagebox.fragments import split_into_fragments
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 

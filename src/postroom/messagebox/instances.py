@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
 from postroom.errors import NotFound, format_duration
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, read_records
-from postroom.messagebox.instance_states import InstanceState
 from postroom.messagebox.orchestrations import format_name
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.copy_rows import Cause, QueueTask
@@ -26,6 +26,35 @@ Direction = Literal["ASC", "DESC"]
 #: Instances changed in one transaction, and instances read by one query. A query reads the work queue whole.
 _BATCH_SIZE = 1_000
 _READ_SIZE = 20_000
+
+
+class InstanceState(IntEnum):
+    """The states with BizTalk's codes. An orchestration that waits is dehydrated. A messaging instance that waits for
+    its next attempt is retrying, which has a code of our own, and one that waits for the service window of its port is
+    scheduled (INS-03)."""
+
+    READY_TO_RUN = 1
+    ACTIVE = 2
+    SUSPENDED = 4
+    DEHYDRATED = 8
+    SUSPENDED_NOT_RESUMABLE = 32
+    SCHEDULED = 256
+    RETRYING = 1024
+
+    @property
+    def label(self) -> str:
+        return _LABELS[self]
+
+
+_LABELS = {
+    InstanceState.READY_TO_RUN: "ready to run",
+    InstanceState.ACTIVE: "active",
+    InstanceState.SUSPENDED: "suspended",
+    InstanceState.DEHYDRATED: "waiting",
+    InstanceState.SUSPENDED_NOT_RESUMABLE: "suspended, not resumable",
+    InstanceState.SCHEDULED: "scheduled",
+    InstanceState.RETRYING: "waiting to retry",
+}
 
 
 _SUSPENDED = frozenset({InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE})

@@ -19,8 +19,7 @@ from typing import Any
 from postroom.application.definition import ApplicationDefinition
 from postroom.errors import StateError
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, count_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances
 from postroom.operations.running.supervisor import Supervisor
 
 #: The first example is the default.

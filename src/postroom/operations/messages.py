@@ -13,8 +13,7 @@ from pathlib import Path
 from postroom.errors import NotFound, StateError
 from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import Instance, InstanceQuery, list_instances
+from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.storage.spool import PartListing, StoredMessage, find_message_id, get_message, read_part
 from postroom.operations.properties import PropertyListing, RequiredProperty, list_context, list_required
 from postroom.operations.redaction import redact_context

@@ -50,9 +50,10 @@ from postroom.orchestrations.journal import (
     StepEnded,
     Suspend,
     TimerFired,
+    measure_message,
+    measure_turn,
 )
 from postroom.orchestrations.recorded_values import measure_value
-from postroom.orchestrations.turn_sizes import measure_message, measure_turn
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

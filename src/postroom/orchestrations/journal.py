@@ -9,14 +9,14 @@ changed, and to show what the instance did.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from postroom.filters.expression import Filter
 from postroom.message import Message
-from postroom.orchestrations.recorded_values import from_recorded, to_recorded
+from postroom.orchestrations.recorded_values import from_recorded, measure_value, to_recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,3 +315,20 @@ def _event_from_json(time: datetime, stored: Mapping[str, Any], messages: Mappin
         case {"kind": "resumed"}:
             return Resumed(time=time)
     raise ValueError(f"{stored!r} is not an event of a journal")
+
+
+#: The approximate number of characters of an event and of a command in the journal.
+_EVENT_SIZE, _COMMAND_SIZE = 150, 200
+
+
+def measure_turn(event: Event, commands: Sequence[Command]) -> int:
+    """Return the approximate number of characters of a turn in the journal. Only the results of steps are large."""
+    value = measure_value(event.value) + len(event.error or "") if isinstance(event, StepEnded) else 0
+    return _EVENT_SIZE + _COMMAND_SIZE * len(commands) + value
+
+
+def measure_message(event: Event) -> int:
+    """Return the number of bytes of the message that an event brings."""
+    if not isinstance(event, Started | MessageReceived):
+        return 0
+    return sum(part.body.size for part in event.message.parts)

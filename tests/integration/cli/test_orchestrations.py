@@ -15,8 +15,7 @@ from postroom.application.loading.orchestrations import load_orchestrations
 from postroom.cli.exit_codes import ExitCode
 from postroom.hosts import HostInstance
 from postroom.messagebox.connection import connect
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, count_instances_of_host, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances_of_host, list_instances
 from postroom.orchestrations import JournalMismatch
 from tests.integration.cli.conftest import Run
 from tests.integration.hosts.conftest import SETTINGS

@@ -15,8 +15,7 @@ from postroom.errors import DeliveryFailure
 from postroom.hosts.instance import HostInstance
 from postroom.hosts.settings import HostSettings
 from postroom.message import Message
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import count_instances_of_host
+from postroom.messagebox.instances import InstanceState, count_instances_of_host
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.monitoring.logs import JsonFormatter

@@ -12,8 +12,7 @@ import pytest
 from postroom.errors import TransactionConflict
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import get_instance
+from postroom.messagebox.instances import InstanceState, get_instance
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, JournalEntry, read_orchestrations
 from postroom.operations.instances.changes import resume, suspend, terminate

@@ -17,8 +17,7 @@ from postroom.filters.text import format_filter
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.storage.copy_rows import Cause
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService

@@ -15,7 +15,7 @@ import pytest
 from postroom.errors import format_duration
 from postroom.filters.explain import Reason
 from postroom.messagebox.configuration.endpoints import PortState
-from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceState
 from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.records import extend, to_json, to_row
 

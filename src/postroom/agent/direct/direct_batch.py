@@ -15,7 +15,7 @@ from typing import Any
 from psycopg.pq import TransactionStatus
 
 from postroom.agent.acknowledgements import is_acknowledgement
-from postroom.agent.failure_properties import has_routing_failure_report, is_suspended_as_non_resumable
+from postroom.agent.error_messages import has_routing_failure_report, is_suspended_as_non_resumable
 from postroom.agent.idempotency import IdKind, derive_id
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, RoutedMessages, lock_current

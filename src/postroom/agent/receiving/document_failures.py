@@ -15,8 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.acknowledgements import ReceivedMessage
-from postroom.agent.error_messages import Failure, get_message_type
-from postroom.agent.failure_properties import has_routing_failure_report, is_suspended_as_non_resumable
+from postroom.agent.error_messages import (
+    Failure,
+    get_message_type,
+    has_routing_failure_report,
+    is_suspended_as_non_resumable,
+)
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure, unit_for_nack
 from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from postroom.agent.failure_properties import is_returned_to_adapter
+from postroom.agent.error_messages import is_returned_to_adapter
 from postroom.agent.publish import Publisher
 from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, ReceiveResult, TooManyFailures
 from postroom.agent.receiving.interchange import (

@@ -11,9 +11,8 @@ from typing import Any
 
 from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
 from postroom.agent.acknowledgements import AcknowledgedMessage, ReceivedMessage, SentMessage
-from postroom.agent.error_messages import Failure, get_message_type
+from postroom.agent.error_messages import Failure, get_message_type, is_suspended_as_non_resumable
 from postroom.agent.failed_messages import FailedMessages, describe_failure
-from postroom.agent.failure_properties import is_suspended_as_non_resumable
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock
 from postroom.errors import ClaimLost, DeliveryFailure, PostroomError, Unavailable, is_environment_error

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from postroom.errors import ClaimLost, PostroomError, is_environment_error
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.instance import Instance
-from postroom.hosts.orchestrations.instance_queue import InstanceQueue
+from postroom.hosts.orchestrations.instance_poller import InstanceQueue
 from postroom.hosts.orchestrations.live_instances import LiveInstances
 from postroom.hosts.orchestrations.shared_persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.turn_watch import TurnWatch

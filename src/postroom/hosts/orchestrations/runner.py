@@ -13,8 +13,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import format_count
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance_poller import InstancePoller
-from postroom.hosts.orchestrations.instance_queue import InstanceQueue
+from postroom.hosts.orchestrations.instance_poller import InstancePoller, InstanceQueue
 from postroom.hosts.orchestrations.instance_worker import InstanceWorker
 from postroom.hosts.orchestrations.live_instances import LiveInstances
 from postroom.hosts.orchestrations.turn_watch import TurnWatch

@@ -19,9 +19,8 @@ from psycopg.abc import Buffer
 from psycopg.copy import LibpqWriter
 from psycopg.generators import copy_to
 
-from postroom.message import FRAGMENT_SIZE, Body, Message, Part
+from postroom.message import FRAGMENT_SIZE, Body, Message, Part, split_into_fragments
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.fragments import split_into_fragments
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _TRAILER = struct.pack(">h", -1)

@@ -8,9 +8,8 @@ from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from postroom.message import FRAGMENTS_AT_A_TIME
+from postroom.message import FRAGMENTS_AT_A_TIME, split_into_fragments
 from postroom.messagebox.connection import Connection, read_value
-from postroom.messagebox.fragments import split_into_fragments
 
 
 class StoredResponse(NamedTuple):

@@ -17,8 +17,7 @@ from postroom.messagebox.configuration.services import (
     read_removed_services,
 )
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, count_states
+from postroom.messagebox.instances import InstanceQuery, InstanceState, count_states
 from postroom.messagebox.storage.copy_rows import DELIVERIES
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.instances.changes import (

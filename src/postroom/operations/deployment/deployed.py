@@ -22,8 +22,7 @@ from postroom.messagebox.configuration.properties import read_property_types, re
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import count_backlog
+from postroom.messagebox.instances import InstanceState, count_backlog
 from postroom.messagebox.orchestrations import (
     DeployedOrchestration,
     count_orchestration_instances,

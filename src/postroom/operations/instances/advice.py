@@ -14,8 +14,7 @@ from postroom.errors import format_count
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import Instance, InstanceQuery, count_instances
+from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, count_instances
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
 from postroom.pipelines.rows.document import LINE_HINT
 from postroom.ports.send_ports import read_send_ports

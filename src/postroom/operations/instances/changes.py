@@ -33,8 +33,14 @@ from postroom.messagebox.instance_operations import (
     start_single,
     suspend_unrecorded,
 )
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import Instance, InstanceQuery, get_instance, iterate_batches, list_instances
+from postroom.messagebox.instances import (
+    Instance,
+    InstanceQuery,
+    InstanceState,
+    get_instance,
+    iterate_batches,
+    list_instances,
+)
 from postroom.messagebox.queues import OUT_OF_ORDER, derive_delivery_id
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
 from postroom.operations.all_or_none import all_or_none

@@ -8,8 +8,13 @@ from postroom.agent.error_messages import FAILURE_CODES
 from postroom.errors import NotFound, suggest_names
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, find_new_name, read_service_names, read_suspended_codes
+from postroom.messagebox.instances import (
+    InstanceQuery,
+    InstanceState,
+    find_new_name,
+    read_service_names,
+    read_suspended_codes,
+)
 
 #: The error codes of suspended instances: the codes of failures, and of states that are not errors. See
 #: docs/reference/errors.md.

@@ -28,8 +28,7 @@ from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.folder_watch import FolderWatch
-from postroom.receiving.intake import Intake, is_drained, is_served_as_configured, make_intake
-from postroom.receiving.intake_once import receive_all
+from postroom.receiving.intake import Intake, is_drained, is_served_as_configured, make_intake, receive_all
 from postroom.receiving.task import MILLISECONDS, ReceiveTask, Worker, count_outcomes
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream

@@ -14,8 +14,7 @@ from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.messagebox.connection import connect
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, count_instances, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.storage.receipts import read_progress

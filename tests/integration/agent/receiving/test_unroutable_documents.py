@@ -12,8 +12,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.errors import StateError
 from postroom.messagebox.connection import connect
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import Instance, InstanceQuery, list_instances
+from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.storage.receipts import read_progress

@@ -15,8 +15,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances import changes
 from postroom.operations.ports.send_ports import list_ports

@@ -16,8 +16,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused, StateError
 from postroom.message import Message
 from postroom.messagebox.connection import connect
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues

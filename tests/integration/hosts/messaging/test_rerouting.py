@@ -17,8 +17,7 @@ from postroom.messagebox import instances
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instance_operations import OperationKind, change_now
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, count_states, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, count_states, list_instances
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.deployment.apply import apply

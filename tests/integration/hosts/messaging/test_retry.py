@@ -13,7 +13,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceState
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.storage.copy_rows import Cause

@@ -11,8 +11,7 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.hosts import HostInstance
 from postroom.message import Message
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances import changes
 from postroom.system_properties import BTS

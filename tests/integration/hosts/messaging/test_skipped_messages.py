@@ -9,8 +9,7 @@ import pytest
 from postroom.errors import DeliveryFailure, StateError
 from postroom.messagebox.audit import list_audit
 from postroom.messagebox.instance_operations import list_operations
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import Instance, InstanceQuery, list_instances
+from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances import changes

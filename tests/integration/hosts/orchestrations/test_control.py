@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import get_instance
+from postroom.messagebox.instances import InstanceState, get_instance
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances.changes import resume
 from postroom.operations.orchestrations import states as orchestration_states

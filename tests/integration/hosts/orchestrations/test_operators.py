@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, get_instance, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, get_instance, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.deployment.taken_changes import wait_until_taken

@@ -26,7 +26,7 @@ from postroom.monitoring.logs import JsonFormatter
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import task as receive_task
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
-from postroom.receiving.intake_once import receive_all
+from postroom.receiving.intake import receive_all
 from postroom.receiving.task import MILLISECONDS
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
 from postroom.spark.receive.task import SparkReceiveTask, make_tally

@@ -15,8 +15,7 @@ from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, count_states, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, count_states, list_instances
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.deployment.applications import list_applications

@@ -15,8 +15,14 @@ from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.notifications import wake_up_channel
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, count_instances, count_queues, get_instance, list_instances
+from postroom.messagebox.instances import (
+    InstanceQuery,
+    InstanceState,
+    count_instances,
+    count_queues,
+    get_instance,
+    list_instances,
+)
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, Postponement, ScheduledRetry, Suspension
 from postroom.messagebox.storage.spool import get_message, read_part

@@ -10,8 +10,7 @@ from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import InstanceQuery, count_instances, get_instance, list_instances
+from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances, get_instance, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
 from postroom.operations.instances.changes import resume, suspend, suspend_all, terminate, terminate_all

@@ -12,7 +12,7 @@ from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import Message
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
-from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceState
 from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports

@@ -13,7 +13,7 @@ import pytest
 from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.intake_once import receive_all
+from postroom.receiving.intake import receive_all
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation
 from tests.support.box import Box
 from tests.support.waiting import wait_until

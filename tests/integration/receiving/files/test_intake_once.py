@@ -17,8 +17,7 @@ from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.operations.ports import receive_locations as locations
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
-from postroom.receiving.intake import select_location_to_serve
-from postroom.receiving.intake_once import receive_all
+from postroom.receiving.intake import receive_all, select_location_to_serve
 from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.receiving.files.conftest import MakeClaimer, WatchedLocation
 from tests.support.box import Box

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.cli.rendering.output import Format, show_record, show_rows
-from postroom.messagebox.instance_states import InstanceState
+from postroom.messagebox.instances import InstanceState
 from postroom.messagebox.streams.location_progress import LocationState
 from postroom.messagebox.streams.sink_progress import SinkState
 

@@ -11,8 +11,7 @@ import pytest
 
 from postroom.cli.rendering.story_graph import MAX_LINES, draw_story
 from postroom.messagebox.configuration.hosts import ServiceClass
-from postroom.messagebox.instance_states import InstanceState
-from postroom.messagebox.instances import Instance
+from postroom.messagebox.instances import Instance, InstanceState
 from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.orchestrations.story import Story, StoryLine, Wait
 

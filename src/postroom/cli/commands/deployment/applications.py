@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.command_groups import CommandGroup
-from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import CommandOptions, backlog_option, common_options, pass_options, reason_option, to_backlog
+from postroom.cli.options import (
+    CommandOptions,
+    backlog_option,
+    common_options,
+    confirm,
+    pass_options,
+    reason_option,
+    to_backlog,
+)
 from postroom.cli.rendering.output import Format, show_rows
 from postroom.operations.records import to_json
 

@@ -57,8 +57,7 @@ def condition_options(command: Command) -> Command:
 
 
 def build_query(connection: Connection, conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
-    from postroom.messagebox.instance_states import InstanceState
-    from postroom.messagebox.instances import InstanceQuery
+    from postroom.messagebox.instances import InstanceQuery, InstanceState
     from postroom.operations.short_ids import find_id
 
     def find(given: ShortId | None, kind: IdKind) -> uuid.UUID | None:

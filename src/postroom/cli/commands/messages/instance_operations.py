@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.commands.messages.instance_conditions import build_query, condition_options
-from postroom.cli.confirmation import confirm
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.options import ID, CommandOptions, common_options, confirm, pass_options, reason_option
 from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
@@ -66,7 +65,7 @@ def resume(
       postroom instance resume 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --body fixed.json
       postroom instance resume --all --port Europe --error DELIVERY
     """
-    from postroom.cli.input_files import open_body
+    from postroom.cli.options import open_body
 
     if body is not None and len(ids) != 1:
         raise click.UsageError("--body needs exactly one id.")

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.input_files import open_body
-from postroom.cli.options import CommandOptions, common_options, pass_options, property_options
+from postroom.cli.options import CommandOptions, common_options, open_body, pass_options, property_options
 from postroom.cli.rendering.output import show_rows
 
 #: How long the command waits while the host is throttled, in seconds.
