@@ -26,10 +26,10 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance import jobs
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage import copy_rows
+from postroom.messagebox.streams import sink_batches
 from postroom.messagebox.streams.sink_batches import SinkQueue
 from postroom.operations.ports import send_ports, states
 from postroom.ports.receive_locations import read_receive_locations
-from postroom.spark.sinks import running_sinks
 from postroom.spark.sinks.drain import Drain
 from tests.support.box import Box, Region, interchange, open_box
 from tests.support.interrupted_process import interrupt_after, interrupt_before
@@ -148,7 +148,7 @@ def main(url: str, home: str, name: str) -> None:
 
 #: The points at which a process freezes that drains a sink.
 SINK_POINTS = {
-    "after the lock": Point(work=None, owner=running_sinks, function="_lock"),
+    "after the lock": Point(work=None, owner=sink_batches, function="lock_sink"),
     "after the batch is opened": Point(work=None, owner=SinkQueue, function="open_batch"),
     "before the batch is written": Point(work=None, owner=InProcessWriter, function="write", before=True),
     "after the batch is written": Point(work=None, owner=InProcessWriter, function="write"),
@@ -168,7 +168,7 @@ def drain_if_free(box: Box, drain: Drain) -> bool:
     """Drain the sink of the MessageBox as a pipeline process does. Return False if another process drains it."""
     port_id = read_port_id(box)
     with connect(box.url, user=box.host().role_name, application_name="postroom sink") as connection:
-        if not running_sinks._lock(connection, port_id):
+        if not sink_batches.lock_sink(connection, port_id):
             return False
         while drain.drain_once(connection, port_id) is not None:
             pass

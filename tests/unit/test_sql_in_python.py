@@ -21,16 +21,6 @@ USERS_TABLES = {
     Path("spark/sinks/jdbc.py"),
     Path("spark/sinks/postgres_table.py"),
 }
-#: Modules outside of the package messagebox that still have SQL.
-STILL_OUTSIDE = {
-    "spark/bulk/bulk_files.py",
-    "spark/bulk/progress.py",
-    "spark/bulk/row_counts.py",
-    "spark/bulk/task.py",
-    "spark/history/data_source.py",
-    "spark/history/history_tables.py",
-    "spark/sinks/running_sinks.py",
-}
 
 _STATEMENT = re.compile(
     r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|MERGE INTO|CREATE|ALTER|DROP|TRUNCATE|COPY|LOCK|GRANT|REVOKE|CALL"
@@ -64,7 +54,7 @@ def test_all_sql_is_in_the_package_messagebox() -> None:
 
 
 def is_excepted(path: Path) -> bool:
-    return path.is_relative_to(MESSAGEBOX) or path in USERS_TABLES or str(path) in STILL_OUTSIDE
+    return path.is_relative_to(MESSAGEBOX) or path in USERS_TABLES
 
 
 def statements(path: Path) -> Iterator[tuple[int, str]]:

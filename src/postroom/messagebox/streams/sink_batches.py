@@ -22,6 +22,7 @@ from psycopg.types.numeric import Int8BinaryLoader
 
 from postroom.errors import ClaimLost
 from postroom.messagebox.connection import Connection, read_value, transaction
+from postroom.messagebox.coordination.heartbeat import keep_alive
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 
 #: Limits of a chunk, the messages that a task reads at a time. It has one chunk in memory. The bytes are those of
@@ -43,6 +44,10 @@ class SinkBatch:
     """The numbers of its messages, lowest first."""
     tries: tuple[int, ...]
     """The number of earlier attempts of each message."""
+
+
+#: The class of the advisory locks on sinks. The number of a lock is derived from the port's id.
+SINK_LOCK = 7008
 
 
 class WrittenBatch(NamedTuple):
@@ -224,3 +229,14 @@ class SinkQueue:
         if result is None or result is False:
             raise ClaimLost(f"Another process has taken over batch {batch.number}.")
         return int(result)
+
+
+def to_lock_number(port_id: uuid.UUID) -> int:
+    """Return the number of a sink's advisory lock: a signed 32-bit integer."""
+    return int.from_bytes(port_id.bytes[:4], "big", signed=True)
+
+
+def lock_sink(connection: Connection, port_id: uuid.UUID) -> bool:
+    """Lock a sink for this session. Return False if another process drains it."""
+    keep_alive(connection)
+    return bool(read_value(connection, "SELECT pg_try_advisory_lock(%s, %s)", SINK_LOCK, to_lock_number(port_id)))

@@ -6,7 +6,6 @@ next job finds by the receipts which rows are not published.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import uuid
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.errors import Fault, PostroomError
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.storage.receipts import read_progress
+from postroom.messagebox.storage.receipts import Receipt, read_progress, take_receipts
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
@@ -228,10 +227,7 @@ class BulkFiles:
             _log.warning(
                 "%s: %s has no rows (%d bytes)", self.location.name, claim.name, claim.size, extra=claim.log_ids
             )
-        outcome = json.dumps({"last": count, "done": True})
-        connection.execute(
-            "SELECT unit FROM take_receipts(%s::uuid[], '{0}', %s::jsonb[])", ([claim.interchange_id], [outcome])
-        )
+        take_receipts(connection, [Receipt(unit=claim.interchange_id, outcome={"last": count, "done": True})])
         self.counts["files"] += 1
 
     def _finish(self, connection: Connection, published: Sequence[FileClaim]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from postroom.errors import format_count
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.statements import statement
+from postroom.messagebox.streams.splits import read_unfinished_files
 
 #: The rate is measured over this many seconds.
 _WINDOW = 30.0
@@ -70,9 +70,7 @@ class BulkMeter:
 
         At the end of a round ``counts`` are the exact counts since the start: the MessageBox has no rows of finished
         files any more."""
-        found = connection.execute(
-            statement("queries/bulk_progress"), (self._location_id, self._location_id)
-        ).fetchall()
+        found = read_unfinished_files(connection, self._location_id)
         known: dict[uuid.UUID, _Sums] = {}
         for file, size, rows, bad, _ in found:
             before = self._before.setdefault(file, Counter(rows=rows, bad=bad))

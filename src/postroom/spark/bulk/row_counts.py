@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.streams.splits import read_row_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -32,7 +33,7 @@ class RowCounts:
         """Start to count files. Rows that another process has published are not counted."""
         new = [file for file in files if file not in self._known]
         if new:
-            found = _read_receipts(connection, new)
+            found = read_row_counts(connection, new)
             self._known.update({file: found.get(file, (0, 0)) for file in new})
 
     def add(self, tally: Row) -> None:
@@ -46,15 +47,10 @@ class RowCounts:
     def catch_up(self, connection: Connection, file: uuid.UUID, *, is_done: bool = False) -> int:
         """Count the rows that no tally has reported: bad rows as suspended, the others as published, because receipts
         have no more details. Return the number of rows of the file that are published or suspended now."""
-        rows, bad = _read_receipts(connection, [file]).get(file, (0, 0))
+        rows, bad = read_row_counts(connection, [file]).get(file, (0, 0))
         known_rows, known_bad = self._known.pop(file, (0, 0))
         missing, missing_bad = max(0, rows - known_rows), max(0, bad - known_bad)
         self.counts.update(rows=missing, bad=missing_bad, published=missing - missing_bad, suspended=missing_bad)
         if not is_done:
             self._known[file] = known_rows + missing, known_bad + missing_bad
         return rows
-
-
-def _read_receipts(connection: Connection, files: Collection[uuid.UUID]) -> Mapping[uuid.UUID, tuple[int, int]]:
-    found = connection.execute("SELECT interchange_id, row_count, bad_rows FROM split_progress(%s)", (list(files),))
-    return {interchange_id: (rows, bad) for interchange_id, rows, bad in found}

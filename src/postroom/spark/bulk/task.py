@@ -22,6 +22,7 @@ from postroom.message import Context
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.storage.receipts import read_progress
 from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.splits import read_row_counts, start_split
 from postroom.pipelines.rows.batch import RowOrigin
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import Property
@@ -141,10 +142,7 @@ class BulkTask:
         return RowOrigin(file=file, start=split.start, find_line=lines.find)
 
     def _start_split(self, connection: Connection, unit_id: uuid.UUID, split: Split) -> bool:
-        row = connection.execute(
-            "SELECT start_split(%s, %s, %s, %s)", (unit_id, split.interchange_id, split.start, split.length)
-        ).fetchone()
-        return row is not None and bool(row[0])
+        return start_split(connection, unit_id, split.interchange_id, start=split.start, length=split.length)
 
 
 class FileLimit:
@@ -158,10 +156,8 @@ class FileLimit:
         self.problem = ""
 
     def allows(self, *, bad: int, unroutable: int, rows: int) -> bool:
-        row = self._connection.execute(
-            "SELECT row_count, bad_rows FROM split_progress(%s)", ([self._interchange_id],)
-        ).fetchone()
-        known_rows, known_bad = row or (0, 0)
+        counts = read_row_counts(self._connection, [self._interchange_id])
+        known_rows, known_bad = counts.get(self._interchange_id, (0, 0))
         bad, rows = bad + unroutable + known_bad, rows + known_rows
         failures = f"{bad:,} of {rows:,} rows {'is' if bad == 1 else 'are'} bad"
         failures += (" or has no subscriber" if bad == 1 else " or have no subscriber") if unroutable else ""

@@ -21,9 +21,9 @@ from pyspark.sql.types import StructType
 from postroom.errors import DefinitionError, NotAllowed, NotFound, Unavailable
 from postroom.messagebox.connection import Login
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
-from postroom.messagebox.statements import statement
+from postroom.messagebox.history import Condition, build_history_query
 from postroom.spark.history.history_tables import TABLES, HistoryTable
-from postroom.spark.history.where import Condition, parse_where
+from postroom.spark.history.where import parse_where
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -203,16 +203,9 @@ class HistoryReader(DataSourceReader):
                 yield pa.RecordBatch.from_arrays(arrays, names=list(self._columns))
 
     def _query(self, range_: Range, limit: str = "") -> tuple[str, list[Any]]:
-        selected = ", ".join(self._table.columns[name].selected.format(name) for name in self._columns)
-        source = statement(self._table.statement)
-        parameters: list[Any] = []
-        if "%(max_body)s" in source:
-            source = source.replace("%(max_body)s", "%s")
-            parameters.append(self._max_body)
+        selected = [self._table.columns[name].selected.format(name) for name in self._columns]
         conditions = [] if self._where is None else [self._where]
         for operator, bound in ((">=", range_.start), ("<", range_.end)):
             if bound is not None:
                 conditions.append((f"range_key {operator} %s::{self._table.range_key_type}", [bound]))
-        where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
-        parameters += [value for _, values in conditions for value in values]
-        return f"SELECT {selected} FROM ({source}) AS found{where} {limit}", parameters
+        return build_history_query(self._table.name, selected, conditions, max_body=self._max_body, limit=limit)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from postroom.errors import DefinitionError
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.history import count_spool_pages, read_queue_range
 
 #: A task reads at least this many pages of the spool, or rows of the queues.
 _PAGES_A_TASK = 128
@@ -45,10 +46,6 @@ class HistoryTable:
     """The type of the column ``range_key``. Tasks read ranges of this column."""
     costly: frozenset[str] = frozenset()
 
-    @property
-    def statement(self) -> str:
-        return f"queries/history_{self.name}"
-
     def schema(self, names: Sequence[str] | None = None) -> str:
         """Return the schema of these columns, or of all that are not costly, in Spark's syntax."""
         chosen = [name for name in self.columns if name not in self.costly] if names is None else names
@@ -62,16 +59,10 @@ class HistoryTable:
     def bounds(self, connection: Connection, tasks: int) -> list[str]:
         """Return the bounds of at most ``tasks`` ranges of a useful size."""
         if self.range_key_type == "tid":
-            row = connection.execute(
-                "SELECT pg_relation_size('messagebox.spool') / current_setting('block_size')::bigint"
-            ).fetchone()
-            assert row is not None
-            pages = int(row[0])
+            pages = count_spool_pages(connection)
             count = min(tasks, pages // _PAGES_A_TASK)
             return [f"({pages * n // count},0)" for n in range(1, count)]
-        row = connection.execute("SELECT min(seq), max(seq), count(*) FROM instances").fetchone()
-        assert row is not None
-        first, last, rows = row
+        first, last, rows = read_queue_range(connection)
         count = min(tasks, rows // _ROWS_A_TASK)
         return [str(first + (last - first) * n // count) for n in range(1, count)]
 

@@ -6,16 +6,13 @@ The names of columns come from the table and every value is a parameter, so no t
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 from postroom.errors import BadFilter
 from postroom.filters.expression import Operator, Predicate
 from postroom.filters.text import format_value, parse
+from postroom.messagebox.history import Condition
 from postroom.properties import Property
 from postroom.spark.history.history_tables import ColumnKind, HistoryTable
-
-#: A condition of PostgreSQL with its parameters.
-Condition = tuple[str, list[Any]]
 
 _OPERATORS = {
     Operator.EQ: "=",

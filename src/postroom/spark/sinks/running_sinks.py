@@ -21,7 +21,7 @@ from postroom.errors import DefinitionError, MessageBoxUnavailable, PostroomErro
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.coordination.heartbeat import keep_alive
+from postroom.messagebox.streams.sink_batches import lock_sink
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.ports.send_ports import read_send_ports
 from postroom.processes.backoff import Backoff
@@ -38,9 +38,6 @@ _log = logging.getLogger(__name__)
 #: A callback that gets the progress of each sink, from several threads.
 SinkWatcher = Callable[[SinkWritten], None]
 
-#: The class of the advisory locks on sinks. The number of a lock is derived from the port's id.
-SINK_LOCK = 7008
-
 _CHECK_SECONDS = 1.0
 #: The time between two checks whether another process has released the lock of a sink.
 _STANDBY_SECONDS = 5.0
@@ -48,11 +45,6 @@ _BACKOFF = Backoff(first=0.5, longest=30.0)
 _STOP_SECONDS = 15.0
 #: The number of sinks that `pipeline run --once` drains at the same time.
 _SINKS_AT_A_TIME = 4
-
-
-def to_lock_number(port_id: uuid.UUID) -> int:
-    """Return the number of a sink's advisory lock: a signed 32-bit integer."""
-    return int.from_bytes(port_id.bytes[:4], "big", signed=True)
 
 
 class Sinks:
@@ -154,7 +146,7 @@ class Sinks:
             watcher(SinkWritten(sink=name, messages=messages, rate=messages / seconds if seconds else 0.0))
 
         with self._login.connect("sink") as connection:
-            if not _lock(connection, port_id):
+            if not lock_sink(connection, port_id):
                 raise served_by_other_error(name)
             try:
                 report_written(0)
@@ -182,7 +174,7 @@ class Sinks:
     def _run(self, port_id: uuid.UUID) -> None:
         try:
             with self._login.connect("sink") as connection:
-                if not _lock(connection, port_id):
+                if not lock_sink(connection, port_id):
                     self._start_at[port_id] = time.monotonic() + _STANDBY_SECONDS
                     return
                 with self._drain.open_completion() as completion:
@@ -242,10 +234,3 @@ def served_by_other_error(name: str) -> StateError:
 
 def _write_failure(name: str, why: str, hint: str) -> StateError:
     return StateError(f"{name}: some messages could not be written.", why=why, hint=hint)
-
-
-def _lock(connection: Connection, port_id: uuid.UUID) -> bool:
-    keep_alive(connection)
-    row = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (SINK_LOCK, to_lock_number(port_id))).fetchone()
-    assert row is not None
-    return bool(row[0])

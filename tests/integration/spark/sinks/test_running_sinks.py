@@ -15,12 +15,12 @@ import pytest
 from postroom.adapters import AnySink, SparkSink
 from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.messagebox.streams.sink_batches import SINK_LOCK, SinkBatch, to_lock_number
 from postroom.processes.backoff import Backoff
 from postroom.spark.sinks import running_sinks
 from postroom.spark.sinks.drain import SinkWritten
 from postroom.spark.sinks.file_sink import LocalTarget
-from postroom.spark.sinks.running_sinks import SINK_LOCK, Sinks, to_lock_number
+from postroom.spark.sinks.running_sinks import Sinks
 from postroom.spark.sinks.task import SinkTask
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box

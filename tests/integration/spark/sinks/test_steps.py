@@ -23,11 +23,11 @@ from postroom.maps.running import RunningMaps
 from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.streams.sink_batches import to_lock_number
 from postroom.pipelines import Send, components
 from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.jdbc import merge_statement
 from postroom.spark.sinks.postgres_table import Table
-from postroom.spark.sinks.running_sinks import to_lock_number
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
 from tests.support.sinks import Killed, add_sink, drain_batch, make_drain, publish, read_lake, read_port_id
