@@ -5,7 +5,8 @@ from __future__ import annotations
 import postroom
 from postroom import Property
 from postroom.messagebox.connection import connect
-from tests.support.contents import Contents, Countable
+from tests.support.contents import Contents
+from tests.support.contents.counts import Countable
 from tests.support.installation import Installation
 from tests.support.waiting import wait_until
 

@@ -20,7 +20,8 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.spark.java import find_java
 from tests.support.box import Box, Region
-from tests.support.contents import Contents, Countable
+from tests.support.contents import Contents
+from tests.support.contents.counts import Countable
 from tests.support.file_location import add_file_location
 from tests.support.pipelines import list_child_processes, pipeline, wait_for_end
 from tests.support.sinks import add_sink, publish, read_lake

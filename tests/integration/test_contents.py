@@ -8,7 +8,7 @@ import pytest
 
 from postroom.message import Message
 from tests.support.box import Box, Region
-from tests.support.contents import Countable
+from tests.support.contents.counts import Countable
 
 READERS = (
     *("checkpoint_ids", "file_claims", "fragments", "host_instances", "inbox", "inbox_fragments", "instances"),

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from tests.support.contents import Countable, count_query
+from tests.support.contents.counts import Countable, count_query
 from tests.support.installation import Installation, Process
 from tests.support.orders import FOLDERS, Orders, count_orders
 from tests.support.waiting import PATIENCE, wait_until

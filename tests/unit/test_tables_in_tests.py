@@ -1,4 +1,4 @@
-"""Tests name what a MessageBox contains (`tests/support/contents.py`), and not its tables.
+"""Tests name what a MessageBox contains (`tests/support/contents`), and not its tables.
 
 A change of the schema then changes one module. The tests of the SQL objects themselves are excepted.
 """

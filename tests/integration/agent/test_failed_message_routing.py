@@ -26,7 +26,7 @@ from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Region, interchange
-from tests.support.contents import QueueRow
+from tests.support.contents.queues import QueueRow
 from tests.support.cut_connections import cut_before_commit
 
 GOOD, BAD, UNROUTABLE = b'{"region": "EU"}', b"{broken", b'{"region": "nowhere"}'

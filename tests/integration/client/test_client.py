@@ -32,7 +32,8 @@ from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
 from postroom.operations.explain.explanation import explain_message
 from postroom.operations.ports import send_ports
-from tests.support.contents import Contents, Countable
+from tests.support.contents import Contents
+from tests.support.contents.counts import Countable
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)

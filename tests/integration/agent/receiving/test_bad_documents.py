@@ -23,7 +23,7 @@ from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
-from tests.support.contents import QueueRow
+from tests.support.contents.queues import QueueRow
 from tests.support.dequeue import dequeue_all, resume_now
 
 GOOD, BAD = b'{"region": "EU", "total": 1}\n', b"x\n"

@@ -19,7 +19,8 @@ from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
-from tests.support.contents import Contents, Subscription
+from tests.support.contents import Contents
+from tests.support.contents.configuration import Subscription
 from tests.support.quotes import Quotes, read
 from tests.support.two_way import AnsweringAdapter, make_two_way
 from tests.support.unchecked_rows import insert_message, insert_part, queue_message, read_tokens

@@ -28,7 +28,8 @@ from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.support.box import Box, Region, open_box
-from tests.support.contents import Contents, Countable
+from tests.support.contents import Contents
+from tests.support.contents.counts import Countable
 from tests.support.databases import Databases
 from tests.support.file_location import add_file_location
 from tests.support.file_systems import refuse_links_into

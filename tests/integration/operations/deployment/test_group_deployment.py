@@ -23,7 +23,8 @@ from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.ports.send_ports import read_send_ports
 from postroom.system_properties import BTS
-from tests.support.contents import Contents, Countable
+from tests.support.contents import Contents
+from tests.support.contents.counts import Countable
 from tests.support.deployment import HOME, deploy
 
 Region = Property("Orders.Region", str)

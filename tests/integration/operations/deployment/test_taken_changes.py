@@ -27,7 +27,8 @@ from postroom.messagebox.coordination.running_processes import (
 )
 from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.taken_changes import wait_until_taken
-from tests.support.contents import Contents, Countable
+from tests.support.contents import Contents
+from tests.support.contents.counts import Countable
 from tests.support.waiting import PATIENCE
 
 Region = Property("Orders.Region", str)
