@@ -23,10 +23,10 @@ from postroom.message import Message
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.direct_ports import CALLER, DirectPort
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
+from postroom.orchestrations.driver import replay as replay_turns
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.failures import JournalFull, JournalMismatch, NotAwaited, UnstorableResult
 from postroom.orchestrations.journal import Event, MessageReceived, Started, Turn
-from postroom.orchestrations.replay import replay as replay_turns
 from postroom.orchestrations.saved_journal import SavedJournal, read_journal
 from postroom.system_properties import BTS
 

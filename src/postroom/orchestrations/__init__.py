@@ -15,15 +15,21 @@ Use asyncio for everything that has a name there: ``asyncio.timeout``, ``asyncio
 """
 
 from postroom.orchestrations.actions import (
+    RetryTransaction,
+    atomic,
     carried_state,
     continue_with,
     delay,
+    deliver,
     instance_id,
     listen,
     new_id,
     now,
     random,
     receive,
+    request,
+    send,
+    start,
     step,
     step_key,
     suspend,
@@ -40,7 +46,6 @@ from postroom.orchestrations.direct_ports import (
 )
 from postroom.orchestrations.failures import JournalFull, JournalMismatch, NotAwaited, StepFailed
 from postroom.orchestrations.scopes import Scope, scope
-from postroom.orchestrations.sending import RetryTransaction, atomic, deliver, request, send, start
 
 __all__ = [
     "Correlation",

@@ -4,19 +4,28 @@ Callbacks run in the order in which they were scheduled, so a replay runs them i
 with an event, and timers fire only when the instance gets an event for them. So ``asyncio.sleep``,
 ``asyncio.timeout``, ``asyncio.gather`` and task groups work in an orchestration, and survive a restart.
 
-Code that Python runs when it frees an object is not the code of the instance that happens to run: see ``finalizers``.
+Code that Python runs when it frees an object is not the code of the instance that happens to run. The garbage collector
+frees reference cycles at any time, in any thread. ``__del__`` methods and the ``finally`` blocks of generators run
+then, and could act as an instance that has nothing to do with them. So no instance runs while the collector does.
+
+A coroutine that nobody awaits is freed without having run. Python only warns about it. In an orchestration it is an
+error: the message that it would have sent is missing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import sys
+import threading
+import warnings
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from datetime import datetime, timedelta
+from functools import cache
 from inspect import CORO_CREATED
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar
@@ -35,7 +44,7 @@ _MAX_CLOSES = 100
 _OWN_REFERENCES = 3
 #: How many frames of the code that created it a coroutine of an instance knows: that of the orchestration, and one of
 #: Postroom. In asyncio's debug mode it knows more.
-ORIGIN_DEPTH = 2
+_ORIGIN_DEPTH = 2
 #: The hashes of the tasks of an instance are consecutive. Up to this number they do not overlap those of another one.
 _HASH_NUMBERS = 256
 
@@ -102,7 +111,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         before = asyncio._get_running_loop(), sys.get_asyncgen_hooks(), sys.get_coroutine_origin_tracking_depth()
         asyncio._set_running_loop(loop)
         sys.set_asyncgen_hooks(self._add_generator, _ignore_freed_generator)  # type: ignore[arg-type]
-        sys.set_coroutine_origin_tracking_depth(ORIGIN_DEPTH)
+        sys.set_coroutine_origin_tracking_depth(_ORIGIN_DEPTH)
         try:
             yield
         finally:
@@ -289,3 +298,47 @@ def _make_refusal(what: str) -> StateError:
         why="What happens there is not in its journal.",
         hint="Do it in a function, and call that with: await orchestrations.step(function).",
     )
+
+
+# -- freed objects -----------------------------------------------------------------------------------------------------
+
+_UnawaitedHook = Callable[["CoroutineType[Any, Any, Any]"], None]
+
+
+class _Hidden(threading.local):
+    loop: InstanceLoop | None = None
+
+
+_hidden = _Hidden()
+
+
+def _hide_instance(phase: str, _: object) -> None:
+    """Called by the garbage collector in its thread, before and after it frees objects."""
+    if phase == "start":
+        loop = asyncio._get_running_loop()
+        if isinstance(loop, InstanceLoop):
+            _hidden.loop = loop
+            asyncio._set_running_loop(None)
+    elif _hidden.loop is not None:
+        asyncio._set_running_loop(_hidden.loop)
+        _hidden.loop = None
+
+
+def _make_hook(warn: _UnawaitedHook) -> _UnawaitedHook:
+    def handle_unawaited(coroutine: CoroutineType[Any, Any, Any]) -> None:
+        loop = asyncio._get_running_loop()
+        if isinstance(loop, InstanceLoop):
+            loop.note_unawaited(coroutine)
+        elif len(coroutine.cr_origin or ()) != _ORIGIN_DEPTH:
+            warn(coroutine)
+        # Otherwise it was created by an instance that was dropped.
+
+    return handle_unawaited
+
+
+@cache
+def install_hooks() -> None:
+    """Install what handles freed objects, once in a process."""
+    gc.callbacks.append(_hide_instance)
+    # The interpreter looks this function up whenever it frees a coroutine that has not begun.
+    warnings._warn_unawaited_coroutine = _make_hook(warnings._warn_unawaited_coroutine)  # type: ignore[attr-defined]

@@ -30,9 +30,8 @@ from postroom.message import Message, Part
 from postroom.orchestrations.code_places import format_traceback
 from postroom.orchestrations.compensations import describe_compensations
 from postroom.orchestrations.definition import Orchestration
-from postroom.orchestrations.event_loop import InstanceLoop
+from postroom.orchestrations.event_loop import InstanceLoop, install_hooks
 from postroom.orchestrations.failures import JournalMismatch, StepFailed
-from postroom.orchestrations.finalizers import install_hooks
 from postroom.orchestrations.journal import (
     CancelStep,
     Command,

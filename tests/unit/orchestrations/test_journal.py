@@ -15,9 +15,9 @@ import pytest
 from postroom import Message, orchestrations, testing
 from postroom.errors import BadValue
 from postroom.orchestrations import JournalLimits, JournalMismatch
+from postroom.orchestrations.driver import replay
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.journal import Send, Started
-from postroom.orchestrations.replay import replay
 from postroom.orchestrations.saved_journal import SavedJournal
 from postroom.system_properties import BTS
 from tests.support.offers import Offers, bodies, collect_offers, declare, message

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.application.checks.iterated_sets import find_iterated_sets
-from postroom.orchestrations.sending import deliver, request, send
+from postroom.orchestrations.actions import deliver, request, send
 
 #: The functions that send through a bound port.
 _SENDING: Mapping[str, Any] = {"send": send, "deliver": deliver, "request": request}

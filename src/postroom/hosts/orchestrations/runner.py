@@ -13,11 +13,11 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import format_count
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance_poller import InstancePoller, InstanceQueue
-from postroom.hosts.orchestrations.instance_worker import InstanceWorker
-from postroom.hosts.orchestrations.live_instances import LiveInstances
+from postroom.hosts.orchestrations.instance import LiveInstances
+from postroom.hosts.orchestrations.poller import InstancePoller, InstanceQueue
+from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
-from postroom.hosts.orchestrations.worker_session import WorkerSessions
+from postroom.hosts.orchestrations.worker import InstanceWorker
 from postroom.messagebox.configuration.hosts import Dequeuing, Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.coordination.running_processes import report_code_problems
@@ -144,7 +144,7 @@ class OrchestrationRunner:
         for _ in range(count):
             self._workers.append(
                 InstanceWorker(
-                    sessions=WorkerSessions(self._connect, self._host, self._routing, self._procedures, self._clock),
+                    session=WorkerSession(self._connect, self._host, self._routing, self._procedures, self._clock),
                     code=self._code,
                     live=self._live,
                     work=self._work,

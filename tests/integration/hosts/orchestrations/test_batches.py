@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import MessageBoxUnavailable
-from postroom.hosts.orchestrations import instance_worker, shared_persistence
+from postroom.hosts.orchestrations import persistence as shared_persistence
+from postroom.hosts.orchestrations import worker
 from postroom.hosts.orchestrations.instance import Instance
-from postroom.hosts.orchestrations.shared_persistence import Outcomes
-from postroom.hosts.orchestrations.worker_session import WorkerSession
+from postroom.hosts.orchestrations.persistence import Outcomes
+from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import MESSAGES_AT_A_TIME
@@ -79,7 +80,7 @@ def persistence(box: Box, monkeypatch: pytest.MonkeyPatch) -> Persistence:
     """All instances that wait are one batch, because there is one thread."""
     box.set_dequeuing(ServiceClass.ORCHESTRATIONS, threads=1)
     persistence = Persistence()
-    monkeypatch.setattr(instance_worker, "persist_together", persistence.persist)
+    monkeypatch.setattr(worker, "persist_together", persistence.persist)
     return persistence
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from postroom.hosts.orchestrations.instance import Instance
-from postroom.hosts.orchestrations.instance_poller import InstanceQueue
+from postroom.hosts.orchestrations.poller import InstanceQueue
 from tests.support.claimed_instances import claim
 from tests.support.waiting import wait_until
 

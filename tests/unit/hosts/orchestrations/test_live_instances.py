@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom import Message, Property, orchestrations
-from postroom.hosts.orchestrations.live_instances import LiveInstances
+from postroom.hosts.orchestrations.instance import LiveInstances
 from postroom.orchestrations import Orchestration
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.journal import Continuation, Event, Started, StepEnded

@@ -11,7 +11,7 @@ import pytest
 
 from postroom.clock import system_clock
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance_poller import InstancePoller, InstanceQueue
+from postroom.hosts.orchestrations.poller import InstancePoller, InstanceQueue
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import HostOrchestrations

@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 
 from postroom.errors import ClaimLost, PostroomError, is_environment_error
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance import Instance
-from postroom.hosts.orchestrations.instance_poller import InstanceQueue
-from postroom.hosts.orchestrations.live_instances import LiveInstances
-from postroom.hosts.orchestrations.shared_persistence import Outcomes, persist_together
+from postroom.hosts.orchestrations.instance import Instance, LiveInstances
+from postroom.hosts.orchestrations.persistence import Outcomes, persist_together
+from postroom.hosts.orchestrations.poller import InstanceQueue
+from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
-from postroom.hosts.orchestrations.worker_session import WorkerSessions
 from postroom.messagebox.orchestrations import ClaimedInstance
 from postroom.orchestrations.code_places import format_traceback
 from postroom.orchestrations.driver import Outcome
@@ -35,7 +34,7 @@ class InstanceWorker:
     def __init__(
         self,
         *,
-        sessions: WorkerSessions,
+        session: WorkerSession,
         code: DeployedCode,
         live: LiveInstances,
         work: InstanceQueue,
@@ -44,7 +43,7 @@ class InstanceWorker:
         stopping: threading.Event,
         is_paused: Callable[[], bool],
     ) -> None:
-        self._sessions = sessions
+        self._session = session
         self._code = code
         self._live = live
         self._work = work
@@ -79,12 +78,12 @@ class InstanceWorker:
             if any(claimed.is_suspected for claimed in self.batch):
                 self._work.on_capacity()  # the next one can be claimed
             self.batch = ()
-        self._sessions.close()
+        self._session.close()
 
     def _work_on(self, batch: Sequence[Instance]) -> None:
         """Drive each instance to its next persistence point, and store these together."""
         try:
-            self._sessions.get()
+            self._session.open()
         except PostroomError as error:
             for instance in batch:
                 instance.close()
@@ -95,10 +94,15 @@ class InstanceWorker:
             return
         outcomes: Outcomes
         try:
-            outcomes = persist_together(self._sessions.get(), pending)
+            self._session.open()
+            outcomes = persist_together(self._session, pending)
         except (Exception, TimedOut) as error:
             outcomes = {instance.claimed.instance_id: error for instance in pending}
-        unfinished = [one for one in pending if not self._handle_outcome(one, outcomes[one.claimed.instance_id])]
+        unfinished = [
+            instance
+            for instance in pending
+            if not self._handle_outcome(instance, outcomes[instance.claimed.instance_id])
+        ]
         if self._stopping.is_set():
             for instance in unfinished:
                 instance.close()
@@ -109,15 +113,15 @@ class InstanceWorker:
         """Drive an instance to its next persistence point. Return False if it has none, because it has failed."""
         claimed = instance.claimed
         try:
-            session = self._sessions.get()
+            self._session.open()
             if not instance.is_loaded:
                 loaded = self._code.find(claimed.service_id)
                 if isinstance(loaded, str):
                     self._suspend(claimed, code="ORCHESTRATION_CODE", description=loaded)
                     return False
                 deployed, code = loaded
-                instance.load(session, deployed, code, self._live, self._watch)
-            instance.advance(session)
+                instance.load(self._session, deployed, code, self._live, self._watch)
+            instance.advance(self._session)
             if instance.point is not None:
                 return True
             self._suspend(claimed, code="ORCHESTRATION", description=instance.execution.format_error())
@@ -175,7 +179,8 @@ class InstanceWorker:
         # The first line, or the error of a traceback, which follows the calls.
         reason = next((line for line in description.splitlines() if not line.startswith((" ", "Traceback "))), "")
         _log.warning("instance %s is suspended: %s", claimed.instance_id, reason)
-        session = self._sessions.get()
+        session = self._session
+        session.open()
         is_suspended = session.procedures.suspend(
             session.connection, claimed, code=code, description=description[:_MAX_DESCRIPTION]
         )
@@ -187,7 +192,8 @@ class InstanceWorker:
             if failures and self._stopping.wait(_BACKOFF.delay(failures)):
                 return
             try:
-                session = self._sessions.get()
+                session = self._session
+                session.open()
                 session.procedures.release_instances(session.connection, self._dropped)
                 session.procedures.release_instances(session.connection, self._out_of_memory, is_out_of_memory=True)
                 return

@@ -13,32 +13,40 @@ from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.orchestrations import HostOrchestrations
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.storage.stored_messages import ClaimReader
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.orchestrations.journal import Correlate
 from postroom.system_properties import BTS
 
 
 class WorkerSession:
-    """A connection of one worker, with the agent on it and the send ports that it has read."""
+    """The session of one worker. It has a connection and an agent after ``open``."""
+
+    connection: Connection
+    agent: MessageAgent
 
     def __init__(
-        self,
-        connection: Connection,
-        agent: MessageAgent,
-        *,
-        procedures: HostOrchestrations,
-        subscriptions: ServiceSubscriptions,
-        reader: ClaimReader,
-        clock: Clock,
+        self, connect: Connect, host: Host, routing: RoutingTable, procedures: HostOrchestrations, clock: Clock
     ) -> None:
-        self.connection = connection
-        self.agent = agent
         self.procedures = procedures
-        self.subscriptions = subscriptions
-        self.reader = reader
+        self.subscriptions = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
+        self.reader = ThreadConnections(connect, HostQueues(host.name))
         self.clock = clock
+        self._host = host
+        self._routing = routing
         self._addressees: Addressees | None = None
+        self._connected: Connection | None = None
+
+    def open(self) -> None:
+        """Connect, or connect again after the connection was lost. Raise Unavailable if the MessageBox is
+        unavailable."""
+        connection = self.reader.get_writing()
+        if self._connected is not connection:
+            self.connection = self._connected = connection
+            self.agent = MessageAgent(connection, self._host, self._routing, is_engine=True)
+            self._addressees = None
+
+    def close(self) -> None:
+        self.reader.close()
 
     def direct(self, message: Message, port: str) -> Message:
         """Return the message directed to a port. Raise NotFound if there is no such port."""
@@ -66,34 +74,3 @@ class WorkerSession:
             return command.filter
         port_id = self._get_addressees(command.acknowledged_by).find_acknowledging_port(command.acknowledged_by)
         return command.filter if port_id is None else command.filter & (BTS.AckSendPortID == str(port_id))
-
-
-class WorkerSessions:
-    """Opens the session of one worker, and opens it again after its connection was lost."""
-
-    def __init__(
-        self, connect: Connect, host: Host, routing: RoutingTable, procedures: HostOrchestrations, clock: Clock
-    ) -> None:
-        self._host = host
-        self._procedures = procedures
-        self._clock = clock
-        self._connections = ThreadConnections(connect, HostQueues(host.name))
-        self._routing = routing
-        self._session: WorkerSession | None = None
-
-    def get(self) -> WorkerSession:
-        """Return the session. Raise Unavailable if the MessageBox is unavailable."""
-        connection = self._connections.get_writing()
-        if self._session is None or self._session.connection is not connection:
-            self._session = WorkerSession(
-                connection,
-                MessageAgent(connection, self._host, self._routing, is_engine=True),
-                procedures=self._procedures,
-                subscriptions=ServiceSubscriptions(self._host, ServiceClass.ORCHESTRATIONS),
-                reader=self._connections,
-                clock=self._clock,
-            )
-        return self._session
-
-    def close(self) -> None:
-        self._connections.close()

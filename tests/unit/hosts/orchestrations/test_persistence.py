@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from postroom.errors import PublishFailed
-from postroom.hosts.orchestrations.shared_persistence import persist_together
+from postroom.hosts.orchestrations.persistence import persist_together
 from tests.support.claimed_instances import claim
 
 

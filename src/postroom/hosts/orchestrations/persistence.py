@@ -15,7 +15,7 @@ from contextlib import suppress
 from postroom.agent.direct.message_agent import Outbox
 from postroom.errors import ClaimLost, NotFound, PublishFailed, RoutingFailure, is_environment_error
 from postroom.hosts.orchestrations.instance import Instance
-from postroom.hosts.orchestrations.worker_session import WorkerSession
+from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import JournalEntry

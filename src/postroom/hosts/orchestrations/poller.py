@@ -91,7 +91,7 @@ class InstancePoller:
             self._procedures.release(connection, claim_id, is_out_of_memory=True)
             self._lost_claim = None
             raise
-        instances = [Instance(one, messages[one.instance_id]) for one in claimed]
+        instances = [Instance(instance, messages[instance.instance_id]) for instance in claimed]
         with self._pausing:
             is_paused = self.is_paused
             if not is_paused:
