@@ -30,7 +30,7 @@ from postroom.maps.port_maps import PortMaps
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.pipelines.rows.source import RowSource
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
-from postroom.pipelines.shipping.imported_files import digest_code
+from postroom.pipelines.shipping.modules import digest_code
 from postroom.properties import Property
 
 _Definition = TypeVar(

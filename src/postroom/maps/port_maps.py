@@ -17,7 +17,7 @@ from postroom.maps.contract import Map
 from postroom.maps.definitions import Python
 from postroom.message import Message
 from postroom.pipelines.components.stored_component import StoredComponent, load_component, refer_to
-from postroom.pipelines.shipping.imported_files import find_imported_files
+from postroom.pipelines.shipping.modules import find_imported_files
 from postroom.pipelines.shipping.shipped_files import NO_FILES, Files, ShippedFiles
 from postroom.stored_definitions import check_stored_objects, read_stored
 from postroom.system_properties import BTS

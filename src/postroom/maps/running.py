@@ -13,7 +13,7 @@ from typing import Any
 from postroom.errors import MapFailure
 from postroom.maps.contract import CORRECT_MAP_HINT, Map, wrong_type_failure
 from postroom.message import Body, Context, Message, Part
-from postroom.pipelines.components.component_calls import component_failure
+from postroom.pipelines.components.stored_component import component_failure
 from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
 from postroom.pipelines.documents.message_batch import strip_zeros
 from postroom.pipelines.documents.temporary_bodies import spool

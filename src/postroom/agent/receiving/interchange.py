@@ -22,7 +22,7 @@ from postroom.agent.receiving.failure_limit import FailureCheck, FailureLimit
 from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
 from postroom.message import Body, Context
 from postroom.messagebox.storage.receipts import Progress, Receipt
-from postroom.pipelines.components.component_calls import format_source_line
+from postroom.pipelines.components.stored_component import format_source_line
 from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, DisassembledBatch
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from postroom.application.loading.orchestrations import load_orchestrations
 from postroom.errors import PostroomError
 from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.orchestrations.definition import Orchestration
-from postroom.pipelines.shipping.imported_files import digest_code, find_imported_files
+from postroom.pipelines.shipping.modules import digest_code, find_imported_files
 
 _log = logging.getLogger(__name__)
 

@@ -1,20 +1,26 @@
-"""Decoders for gzip and zip archives, with constant memory and size limits."""
+"""Gzip and zip archives, with constant memory: decoders with size limits, and encoders.
+
+The same message has the same encoded content each time, so that a receiver can recognise a repeated delivery.
+"""
 
 from __future__ import annotations
 
 import fnmatch
+import io
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from postroom.errors import PipelineFailure, is_environment_error
 from postroom.message import CHUNK_SIZE, Body, Message
-from postroom.pipelines.components.contract import Decoder
-from postroom.pipelines.documents.body_file import BodyFile
-from postroom.pipelines.documents.temporary_bodies import spool
+from postroom.pipelines.components.contract import Decoder, Encoder, get_body, replace_body
+from postroom.pipelines.documents.temporary_bodies import Spool, slice_body, spool
 from postroom.secrets.references import Secret
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 #: The maximum size that BizTalk's pipelines accept (LRG-01).
 MAX_SIZE = 4 << 30
@@ -31,6 +37,11 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, Val
 _ENTRY_SIZE = 1 << 10
 
 _AGAIN = "Send the file again; it may have been truncated in transit."
+
+#: The earliest time that an archive can store.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+#: Above this size an entry of an archive needs the format for large files.
+_LARGE = 1 << 30
 
 
 class _Expanding(Decoder):
@@ -173,18 +184,46 @@ def _unsupported_failure(why: str) -> PipelineFailure:
     )
 
 
-class _Archive(BodyFile):
-    """An archive whose directory has a maximum size. zipfile reads the directory at once and makes objects of ten times
-    its size. Everything else is read in chunks."""
+class _Archive(io.RawIOBase):
+    """A body as the seekable file of an archive, which is read in chunks. The directory has a maximum size, because
+    zipfile reads it at once and makes objects of ten times its size."""
 
     def __init__(self, body: Body, *, max_entries: int) -> None:
-        super().__init__(body)
+        super().__init__()
+        self._body = body
         self._max_entries = max_entries
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._body.size}[whence]
+        if start + offset < 0:
+            raise OSError(f"{start + offset} is before the start of the body")
+        self._position = start + offset
+        return self._position
 
     def read(self, size: int = -1, /) -> bytes | None:
         if size > max(CHUNK_SIZE, self._max_entries * _ENTRY_SIZE):
             raise _too_many_failure(f"a directory of {size:,} bytes", self._max_entries)
         return super().read(size)
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        length = max(0, min(len(view), self._body.size - self._position))
+        if not length:
+            return 0
+        content = b"".join(slice_body(self._body, self._position, length).chunks())
+        view[: len(content)] = content
+        self._position += len(content)
+        return len(content)
 
 
 def _too_many_failure(what: str, max_entries: int) -> PipelineFailure:
@@ -193,3 +232,68 @@ def _too_many_failure(what: str, max_entries: int) -> PipelineFailure:
         why=f"The maximum of this pipeline is {max_entries:,} files.",
         hint="If the archive is valid, raise max_entries of the component.",
     )
+
+
+class _Compressing(Encoder):
+    #: 0 (none) to 9 (smallest).
+    level: int = 6
+
+    def problems(self) -> list[str]:
+        return [] if 0 <= self.level <= 9 else [f"level is {self.level}, but must be between 0 and 9."]
+
+
+class GzipEncoder(_Compressing):
+    """Compresses with gzip. ``level`` is from 0 (no compression) to 9 (smallest result)."""
+
+    def encode(self, message: Message) -> Message:
+        content = spool(self._compress(get_body(message).body))
+        return replace_body(message, content, content_type="application/gzip")
+
+    def _compress(self, body: Body) -> Iterator[bytes]:
+        # zlib writes no time and no name into the header.
+        compressor = zlib.compressobj(self.level, wbits=zlib.MAX_WBITS | 16)
+        for chunk in body.chunks():
+            yield compressor.compress(chunk)
+        yield compressor.flush()
+
+
+class ZipEncoder(_Compressing):
+    """Writes a zip archive with one file, whose name is ``entry``. Archives are not encrypted."""
+
+    entry: str = "document"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if not self.entry or self.entry.startswith("/") or not self.entry.isprintable() or "\\" in self.entry:
+            found.append(f"entry is {self.entry!r}, but must be the name of a file in the archive.")
+        elif {"", ".", ".."} & set(self.entry.split("/")):
+            found.append(f"entry is {self.entry!r}, which is not a plain path in the archive.")
+        return found
+
+    def encode(self, message: Message) -> Message:
+        body = get_body(message).body
+        written = _SpoolFile()
+        entry = zipfile.ZipInfo(self.entry, date_time=_NO_TIME)
+        entry.compress_type, entry._compresslevel = zipfile.ZIP_DEFLATED, self.level  # type: ignore[attr-defined]
+        with (
+            zipfile.ZipFile(written, "w") as archive,
+            archive.open(entry, "w", force_zip64=body.size > _LARGE) as file,
+        ):
+            for chunk in body.chunks():
+                file.write(chunk)
+        return replace_body(message, written.spool.body, content_type="application/zip")
+
+
+class _SpoolFile(io.RawIOBase):
+    """A file that can only be appended to. zipfile writes to it without seeking."""
+
+    def __init__(self) -> None:
+        self.spool = Spool()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object, /) -> int:
+        content = bytes(data)  # type: ignore[call-overload]
+        self.spool.write(content)
+        return len(content)

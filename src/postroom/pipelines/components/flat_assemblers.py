@@ -58,7 +58,7 @@ class CsvAssembler(Assembler):
     def assemble(self, message: Message) -> Message:
         from postroom.pipelines.documents.disassembled_batch import read_whole
         from postroom.pipelines.flat.csv_format import CsvFormat
-        from postroom.pipelines.flat.document_texts import read_rows
+        from postroom.pipelines.flat.document import read_rows
         from postroom.pipelines.flat.record_writer import write_row
 
         demoted = {column: format_demoted(value) for _, column, value in find_demoted(self.demote, message.context)}
@@ -123,7 +123,7 @@ class FlatFileAssembler(Assembler):
 
     def assemble(self, message: Message) -> Message:
         from postroom.pipelines.documents.disassembled_batch import read_whole
-        from postroom.pipelines.flat.document_texts import read_document
+        from postroom.pipelines.flat.document import read_document
 
         line_names = {name: layout.names for name, layout in self.lines.items()}
         document = read_document(read_whole(get_body(message).body, "document"), self.record.names, line_names)

@@ -18,7 +18,7 @@ from postroom.pipelines.components.contract import Component
 from postroom.pipelines.components.stored_component import StoredComponent, load_component, refer_to
 from postroom.pipelines.definition import Format
 from postroom.pipelines.promotions import find_engine_properties
-from postroom.pipelines.shipping.imported_files import find_imported_files
+from postroom.pipelines.shipping.modules import find_imported_files
 from postroom.pipelines.shipping.shipped_files import NO_FILES, Files, ShippedFiles
 from postroom.secrets.references import find_secret_problems
 from postroom.stored_definitions import check_stored_objects

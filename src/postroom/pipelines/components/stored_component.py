@@ -1,27 +1,35 @@
-"""Components in a definition: how they are declared, stored, and loaded at run time.
+"""Components in a definition: how they are declared, stored, loaded and called.
 
 Postroom's own components are stored by the public package that exports them and their name. A user's component is
 stored by its file or module, its name and its settings. A file of the application's folder is shipped with the
-pipeline.
+pipeline. An exception of a component becomes a failure of the message, with the component's name. Errors of the
+environment are raised unchanged.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from postroom.errors import DefinitionError, PipelineFailure, is_environment_error
+from postroom.errors import DefinitionError, PipelineFailure, PostroomError, is_environment_error
 from postroom.pipelines.components.contract import Component
 from postroom.pipelines.shipping.modules import import_shipped_module
 from postroom.pipelines.shipping.shipped_files import ShippedFiles
+from postroom.processes.time_limit import TimedOut
 
 _HINT = "Correct the application and apply it again, or install what is missing where the pipelines run; then resume."
+#: The maximum number of characters of a reason.
+_MAX_REASON = 500
+#: The prefix of the names of files that are shipped with a definition.
+_SHIPPED = re.compile(r"^<\w+>/")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,3 +149,37 @@ def _relative_path(source: Path, folder: Path) -> str | None:
     if not source.is_relative_to(folder) or "site-packages" in source.relative_to(folder).parts:
         return None
     return source.relative_to(folder).as_posix()
+
+
+def run_component(name: str, work: Callable[[Any], Any], argument: object) -> Any:
+    """Call a component. Raises PipelineFailure for what it raises."""
+    try:
+        return work(argument)
+    except TimedOut:
+        raise
+    except BaseException as error:
+        # Also SystemExit: a component must not end the process that it runs in.
+        raise component_failure(name, error) from error
+
+
+def component_failure(name: str, reason: BaseException | str) -> PipelineFailure:
+    """Return the failure that a component raised or gave a reason for. An error of the environment is raised again."""
+    if isinstance(reason, BaseException) and is_environment_error(reason):
+        raise reason
+    if isinstance(reason, str):
+        return PipelineFailure(f"{name}: {reason[:_MAX_REASON]}", hint="Correct the message and send it again.")
+    if isinstance(reason, PostroomError):
+        return PipelineFailure(f"{name}: {reason.what}", why=reason.why, hint=reason.hint)
+    text = str(reason)
+    return PipelineFailure(
+        f"{name}: {text[:_MAX_REASON] or type(reason).__name__}",
+        why=f"{type(reason).__name__}{format_source_line(reason)}",
+        hint="Correct the message and send it again, or correct the component and resume.",
+    )
+
+
+def format_source_line(error: BaseException) -> str:
+    """Return where the error was raised, as " at FILE:LINE." of the innermost frame. A shipped file has its original
+    name."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" at {_SHIPPED.sub('', frames[-1].filename)}:{frames[-1].lineno}." if frames else "."

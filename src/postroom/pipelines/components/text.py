@@ -1,4 +1,4 @@
-"""Decoders for text: base64 and character sets."""
+"""Text: decoders and encoders for base64 and character sets, with constant memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Message
-from postroom.pipelines.components.contract import Decoder
+from postroom.pipelines.components.contract import Decoder, Encoder, get_body, replace_body
 from postroom.pipelines.documents.temporary_bodies import spool
 
 _WHITE = b" \t\r\n\v\f"
@@ -68,6 +68,67 @@ class Charset(Decoder):
             replace(part, charset="utf-8") if part.name == changed.body_part_name else part for part in changed.parts
         ]
         return replace(changed, parts=tuple(parts))
+
+
+class Base64Encoder(Encoder):
+    """Writes base64 in lines of ``line_length`` characters that end with CR LF. 0 writes one line without an end."""
+
+    line_length: int = 76
+
+    def problems(self) -> list[str]:
+        if self.line_length >= 0 and self.line_length % 4 == 0:
+            return []
+        return [f"line_length is {self.line_length}, but must be a multiple of 4, or 0 for one line."]
+
+    def encode(self, message: Message) -> Message:
+        part = get_body(message)
+        return replace_body(message, spool(self._encode_chunks(part.body)), content_type=part.content_type)
+
+    def _encode_chunks(self, body: Body) -> Iterator[bytes]:
+        width = self.line_length // 4 * 3 or 3
+        pending = b""
+        for chunk in body.chunks():
+            pending += chunk
+            whole = len(pending) // width * width
+            yield self._encode_lines(pending[:whole])
+            pending = pending[whole:]
+        yield self._encode_lines(pending)
+
+    def _encode_lines(self, data: bytes) -> bytes:
+        encoded = base64.b64encode(data)
+        length = self.line_length
+        if not length:
+            return encoded
+        return b"".join(encoded[start : start + length] + b"\r\n" for start in range(0, len(encoded), length))
+
+
+class CharsetEncoder(Encoder):
+    """Converts text to the encoding ``target``, from the charset of the body part, or from UTF-8 if it has none.
+
+    components.CharsetEncoder("windows-1252")
+
+    A byte order mark is removed. The encodings ``utf-8-sig`` and ``utf-16`` write one. The encoding in the declaration
+    of an XML document is not changed: use ``XmlAssembler(encoding=...)`` for XML.
+    """
+
+    target: str
+
+    def __init__(self, target: str, **settings: object) -> None:
+        super().__init__(**{"target": target, **settings})
+
+    def problems(self) -> list[str]:
+        return encoding_problems(self.target)
+
+    def encode(self, message: Message) -> Message:
+        part = get_body(message)
+        source = part.charset or "utf-8"
+        if encoding_problems(source):
+            raise PipelineFailure(
+                f"The charset of the message, {source!r}, is not known.",
+                hint="Publish the message with the charset of its body, or without one if it is UTF-8.",
+            )
+        converted = convert_text(part.body, source, self.target, hint="Correct the message, and resume with it.")
+        return replace_body(message, spool(converted), content_type=part.content_type, charset=self.target)
 
 
 def convert_text(body: Body, source: str, target: str, *, hint: str) -> Iterator[bytes]:

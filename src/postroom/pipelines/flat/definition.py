@@ -114,6 +114,6 @@ class FlatDocument(FlatFile):
     """Reads the document of one record when it is resumed. Never stored."""
 
     def _load_disassembler(self) -> Disassemble:
-        from postroom.pipelines.flat.resumed_record import disassemble
+        from postroom.pipelines.flat.document import disassemble
 
         return partial(disassemble, self)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from postroom.errors import BadValue, PipelineFailure
 from postroom.pipelines.flat.csv_format import CsvFormat
 from postroom.pipelines.flat.csv_reader import Row
-from postroom.pipelines.flat.document_texts import FieldTexts
+from postroom.pipelines.flat.document import FieldTexts
 from postroom.pipelines.flat.layout import Delimited, Field, Positional
 from postroom.pipelines.flat.record import RecordReader, pad_field, quote_field, row_format
 from postroom.values import ValueType, value_from_text

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import format_count
 from postroom.pipelines.rows.cell_values import BadCell, UnknownText, check_json_value, describe_misfit, parse_cell
-from postroom.pipelines.rows.csv_line import BadLine, split_line
-from postroom.pipelines.rows.source import RowSource
+from postroom.pipelines.rows.source import BadLine, RowSource, split_line
 
 if TYPE_CHECKING:
     from lxml import etree

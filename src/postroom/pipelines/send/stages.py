@@ -14,9 +14,13 @@ from typing import Any
 
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes, Message, Part
-from postroom.pipelines.components.component_calls import component_failure, run_component
 from postroom.pipelines.components.contract import CONSUMED, Assembler, Encoder, PreAssembler, Validator, get_body
-from postroom.pipelines.components.stored_component import component_name, load_component
+from postroom.pipelines.components.stored_component import (
+    component_failure,
+    component_name,
+    load_component,
+    run_component,
+)
 from postroom.pipelines.documents.message_batch import MessageBatch
 from postroom.pipelines.documents.temporary_bodies import SpooledSlice, spool
 from postroom.pipelines.send.definition import Send

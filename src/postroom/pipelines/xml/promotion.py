@@ -1,4 +1,7 @@
-"""Promotes from XML: the message type from the root, and the properties from the nodes that their XPaths select."""
+"""Promotes from XML: the message type from the root, and the properties from the nodes that XPaths select.
+
+The XPaths are those of a pipeline, or those of the fields that the schema of a document names (CTX-08 … CTX-16).
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,16 @@ from postroom.errors import BadValue, PipelineFailure
 from postroom.pipelines.promotions import Promotions, promote_text, promotion_failure
 from postroom.pipelines.xml.path import compile_path, parse_named_steps
 from postroom.properties import Property
+from postroom.schemas import PromotedField, Schema
+from postroom.schemas.xsd_types import parse_value
 from postroom.system_properties import BTS
-from postroom.values import Value
+from postroom.values import Value, ValueType, check_promoted, check_value
 
 _FindDocument = Callable[[etree._Element], etree._Element | None]
 
 NIL = "{http://www.w3.org/2001/XMLSchema-instance}nil"
+#: Returns True if an element of the document is written self-closed.
+IsSelfClosed = Callable[[etree._Element], bool]
 
 
 class XmlPromotion:
@@ -166,3 +173,60 @@ def _tag_to_message_type(tag: str) -> str:
             "The message type cannot be promoted.", why=error.what, hint="Send a root with a shorter namespace."
         ) from None
     return message_type
+
+
+class SchemaPromotion:
+    """Reads the values of the fields that a schema names."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._promoted = [(field, field.property, compile_path(field.path, {})) for field in schema.promoted]
+        self._written = [(field, field.property, compile_path(field.path, {})) for field in schema.distinguished]
+
+    def values(self, root: etree._Element, is_self_closed: IsSelfClosed) -> dict[str, Value]:
+        """Return the values by property key. An absent field has no entry (CTX-13)."""
+        values: dict[str, Value] = {}
+        for field, prop, xpath in self._promoted:
+            text = _read_field(prop, field.path, field.default, xpath, root, is_self_closed)
+            value = None if text is None else _to_value(field, prop, text)
+            if value is not None:
+                values[prop.key] = value
+        for written, prop, xpath in self._written:
+            text = _read_field(prop, written.path, written.default, xpath, root, is_self_closed)
+            if text is not None:
+                values[prop.key] = check_value(ValueType.STR, text)
+        return values
+
+
+def compile_schema_promotion(schema: Schema) -> SchemaPromotion:
+    """Return the compiled fields of this thread."""
+    return _compile_schema_for_thread(schema, threading.get_ident())
+
+
+@lru_cache(maxsize=256)
+def _compile_schema_for_thread(schema: Schema, thread: int) -> SchemaPromotion:
+    return SchemaPromotion(schema)
+
+
+def _read_field(
+    prop: Property,
+    path: str,
+    default: str | None,
+    xpath: etree.XPath,
+    root: etree._Element,
+    is_self_closed: IsSelfClosed,
+) -> str | None:
+    node = select(prop, path, xpath, root)
+    text = get_text(node)
+    if text == "" and default is not None and not isinstance(node, str | None) and is_self_closed(node):
+        return default
+    return text
+
+
+def _to_value(field: PromotedField, prop: Property, text: str) -> Value | None:
+    """Convert text to a value. Blank text is a value of a str property only."""
+    if prop.value_type is not ValueType.STR and not text.strip():
+        return None
+    try:
+        return check_promoted(parse_value(field.form, prop.value_type, text))
+    except BadValue as error:
+        raise promotion_failure(prop, field.path, error.what, error.hint) from None

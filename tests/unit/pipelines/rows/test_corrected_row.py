@@ -15,9 +15,8 @@ from postroom.message import Bytes
 from postroom.pipelines import load_pipeline
 from postroom.pipelines.rows.bad_row import explain_bad_row, find_xml_row
 from postroom.pipelines.rows.cell_values import BadCell, parse_cell, write_json_value
-from postroom.pipelines.rows.csv_line import BadLine, split_line
 from postroom.pipelines.rows.document import LINE_HINT
-from postroom.pipelines.rows.source import RowSource
+from postroom.pipelines.rows.source import BadLine, RowSource, split_line
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
