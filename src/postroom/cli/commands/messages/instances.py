@@ -101,7 +101,7 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
     "--graph",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Draw the story of an orchestration instance into this file, as SVG.",
+    help="Draw the story of an orchestration instance into this file, as a Mermaid diagram.",
 )
 @common_options
 @pass_options
@@ -114,7 +114,7 @@ def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> N
     \b
     Examples:
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
-      postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --graph story.svg
+      postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --graph story.mmd
     """
     from postroom.operations.orchestrations.story import OrchestrationInstanceDetails, Story, get_instance_details
     from postroom.operations.short_ids import find_id
