@@ -40,11 +40,13 @@ def pytest_configure() -> None:
             del os.environ[name]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests that share a Spark session or a fixture of their module in one worker.
 
     Otherwise every worker would create its own. A Spark session takes seconds and a gigabyte of memory. Tests of faults
-    are the longest and run first, so that no worker is left with one at the end."""
+    are the longest and run first, so that no worker is left with one at the end. pytest-xdist reads the groups in the
+    same hook, after this function."""
     folder = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(folder).parts[0] != "faults")
     for item in items:
