@@ -23,6 +23,7 @@ TESTS ?= tests
 # Tests also wait for other processes, so there are more workers than cores of a small machine.
 WORKERS ?= 3
 SEED ?=
+ALL ?=
 SECONDS ?=
 TARGET ?=
 INPUTS ?=
@@ -37,7 +38,7 @@ up: $(INSTALLED)  ## Run the example until Ctrl-C (APP=app.py DIR=home to run an
 	@exec $(PY) -m postroom up "$(APP)" --home "$(DIR)"
 
 .PHONY: test
-test: check tests  ## Run what CI runs: check, then all tests (TESTS=tests/unit for some)
+test: check tests  ## Run what CI runs: check, then the tests with a sample of the long ones (TESTS=tests/unit for some, SEED=7 to repeat a sample, ALL=1 for all)
 
 .PHONY: quick
 quick: check  ## Run check and the unit tests, in less than 90 seconds
@@ -47,7 +48,7 @@ quick: check  ## Run check and the unit tests, in less than 90 seconds
 .PHONY: tests
 tests: $(INSTALLED)
 	@echo "==> Tests"
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(if $(ALL),,--sample=$(or $(SEED),random)) $(TESTS)
 
 .PHONY: chaos
 chaos: $(INSTALLED)  ## Kill, freeze and restart everything while messages pass, and count them (SECONDS=120, ORDERS=2000, SEED=7 to repeat a run)
@@ -57,7 +58,7 @@ chaos: $(INSTALLED)  ## Kill, freeze and restart everything while messages pass,
 
 .PHONY: faults
 faults: $(INSTALLED)  ## Kill and freeze each kind of process at every step of its work
-	@ALL_POINTS=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/faults
+	@CHECK_BOUNDS=1 $(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/faults
 
 .PHONY: fuzz
 fuzz: $(INSTALLED)  ## Try random orchestrations, also on hosts that are killed, and damaged inputs on every parser (SECONDS=60 for each, TARGET=json for one, SEED=7 to repeat a run)

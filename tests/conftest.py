@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.approved import AssertApproved, assert_approved
 from tests.support.folders import open_folder
+from tests.support.sampling import choose_sample, read_long_test
 
 if TYPE_CHECKING:
     from postroom.messagebox.embedded import EmbeddedServer
@@ -31,17 +33,53 @@ settings.load_profile("patient")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--approve", action="store_true", help="Write the approved snapshots again.")
+    parser.addoption("--sample", metavar="SEED", help="Run some of the long tests. SEED is a number or 'random'.")
 
 
-def pytest_configure() -> None:
-    """Remove the settings of the shell, so that tests and their processes do not depend on them."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed, which all workers of pytest-xdist get with their options. Remove the settings of the shell, so
+    that tests and their processes do not depend on them."""
+    if config.option.sample == "random":
+        config.option.sample = str(random.randrange(10_000))
     for name in list(os.environ):
         if name.startswith(("POSTROOM_", "PG")):
             del os.environ[name]
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    _write_seed(session.config)
+
+
+def pytest_terminal_summary(config: pytest.Config) -> None:
+    _write_seed(config)
+
+
+def _write_seed(config: pytest.Config) -> None:
+    """Write the seed at the start, in case the run does not end, and after the results. Workers have no terminal."""
+    seed, terminal = config.option.sample, config.pluginmanager.get_plugin("terminalreporter")
+    if seed is not None and terminal is not None:
+        terminal.write_line(
+            f"Seed {seed} has chosen some of the long tests. "
+            f"Repeat with: make test SEED={seed}. Run all tests with: make test ALL=1."
+        )
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.sample is not None:
+        _deselect_others(config, items, config.option.sample)
+    _group_by_worker(items)
+
+
+def _deselect_others(config: pytest.Config, items: list[pytest.Item], seed: str) -> None:
+    """Deselect the long tests that are not in the sample."""
+    long = {item.nodeid: test for item in items if (test := read_long_test(item)) is not None}
+    deselected = long.keys() - choose_sample(long.values(), seed)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in deselected])
+    items[:] = [item for item in items if item.nodeid not in deselected]
+
+
+def _group_by_worker(items: list[pytest.Item]) -> None:
     """Run tests that share a Spark session or a fixture of their module in one worker.
 
     Otherwise every worker would create its own. A Spark session takes seconds and a gigabyte of memory. Tests of faults

@@ -68,6 +68,7 @@ def test_postroom_is_imported_from_the_environment(
     assert "postroom" in json.loads(environment.run("postroom version -o json", folder=folder))
 
 
+@pytest.mark.sample("installed package")
 def test_the_demo_delivers_every_order_to_the_expected_folder(environment: WheelEnvironment, folder: Path) -> None:
     result = json.loads(environment.run("postroom demo -o json --home 'a home with spaces'", folder=folder))
     assert result["differences"] == []
@@ -94,6 +95,7 @@ def read_commands(page: Path, start: str) -> list[str]:
     ]
 
 
+@pytest.mark.sample("installed package")
 def test_the_commands_of_the_tutorial_work_and_a_second_application_runs_too(
     environment: WheelEnvironment, folder: Path
 ) -> None:

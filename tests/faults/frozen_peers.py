@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import random
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +40,12 @@ FEW, MANY = 3, 50
 #: The bounds in seconds: for everything that a frozen process does not serve, for the claims of a frozen host, and for
 #: the receive locations and sinks of a frozen pipeline.
 OTHERS_CONTINUE, CLAIMS_ARE_TAKEN_OVER, PIPELINES_ARE_REPLACED = 5.0, 10.0, 30.0
-#: The points that `make test` chooses of each kind of process.
-_SAMPLE = 2
-
-
-def choose_points(points: Iterable[str], sample: int = _SAMPLE) -> list[str]:
-    """Return all points in `make faults`. Otherwise a few, the same for all workers of a run."""
-    if os.environ.get("ALL_POINTS"):
-        return list(points)
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", datetime.now(UTC).isoformat())
-    return sorted(random.Random(run).sample(list(points), sample))
 
 
 def allow(seconds: float) -> float:
     """Return the time that a test allows for something that takes ``seconds`` at most. `make faults` checks these
     bounds, with a factor for a busy machine."""
-    return 2 * seconds if os.environ.get("ALL_POINTS") else PATIENCE
+    return 2 * seconds if os.environ.get("CHECK_BOUNDS") else PATIENCE
 
 
 def messages(count: int) -> list[Message]:

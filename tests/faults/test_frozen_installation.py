@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.support.chaos_installation import ChaosInstallation
 from tests.support.installation import Installation
@@ -15,6 +16,7 @@ from tests.support.waiting import wait_until
 COUNT = 2_000
 
 
+@pytest.mark.sample("failing installation")
 def test_a_frozen_process_is_replaced_and_its_orders_are_delivered(home: Path) -> None:
     orders = Orders(COUNT)
     files = list(orders.files(per_file=COUNT // 20))

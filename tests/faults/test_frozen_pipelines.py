@@ -1,6 +1,6 @@
 """A process that receives, writes a sink or creates a backup is frozen for ever (SIGSTOP), at each step of its work.
 
-Another process does the work, each message once. `make faults` runs all points. Otherwise a few of them run.
+Another process does the work, each message once. `make faults` runs all points, and `make test` one of each test.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from tests.faults.frozen_peers import (
     PIPELINES_ARE_REPLACED,
     SINK_POINTS,
     allow,
-    choose_points,
     drain_if_free,
     drain_sink,
 )
@@ -87,7 +86,8 @@ def receive_files(box: Box, login: Login, location: ReceiveLocation, home: Path,
         wait_until(is_done, allow(within), what="an empty folder and an empty table")
 
 
-@pytest.mark.parametrize("point", choose_points(CLAIM_POINTS, 1))
+@pytest.mark.sample
+@pytest.mark.parametrize("point", CLAIM_POINTS)
 def test_another_process_receives_the_files_of_a_frozen_one(box: Box, login: Login, home: Path, point: str) -> None:
     box.add_port("Everything", "exists(Region)")
     archive = home / "archive"
@@ -103,7 +103,8 @@ def test_another_process_receives_the_files_of_a_frozen_one(box: Box, login: Log
         assert {path.name for path in archive.iterdir()} == {f"{number}.json" for number in range(FILES)}
 
 
-@pytest.mark.parametrize("point", choose_points(interrupted_receiver.POINTS, 1))
+@pytest.mark.sample
+@pytest.mark.parametrize("point", interrupted_receiver.POINTS)
 def test_another_process_receives_the_interchanges_of_a_frozen_one(box: Box, login: Login, point: str) -> None:
     box.add_port("Everything", "exists(Region)")
     location = add_inbox_location(box)
@@ -129,7 +130,8 @@ def test_another_process_receives_the_interchanges_of_a_frozen_one(box: Box, log
     assert check(box.connection) == []
 
 
-@pytest.mark.parametrize("point", choose_points(SINK_POINTS, 1))
+@pytest.mark.sample
+@pytest.mark.parametrize("point", SINK_POINTS)
 def test_another_process_writes_the_messages_of_a_frozen_sink(box: Box, home: Path, point: str) -> None:
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     add_sink(box, SparkTable(box.url, "public.orders", columns=[Region], max_messages=2))
@@ -146,7 +148,8 @@ def test_another_process_writes_the_messages_of_a_frozen_sink(box: Box, home: Pa
     assert check(box.connection) == []
 
 
-@pytest.mark.parametrize("point", choose_points(interrupted_backup.POINTS, 1))
+@pytest.mark.sample
+@pytest.mark.parametrize("point", interrupted_backup.POINTS)
 def test_files_are_received_while_a_backup_is_frozen(box: Box, login: Login, home: Path, point: str) -> None:
     box.add_port("Everything", "exists(Region)")
     location = add_file_location(box, home / "in")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import psutil
+import pytest
 
 from postroom.messagebox.connection import connect
 from tests.support.contents import Contents
@@ -26,6 +27,7 @@ app.send_port("Everything", adapters.Null(), filter=BTS.ReceivePortName == "Nigh
 BLOCKED_COUNT = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 2000 AND NOT granted"
 
 
+@pytest.mark.sample("killed pipeline")
 def test_every_row_is_published_once_although_the_settings_for_splits_have_changed(home: Path, database: str) -> None:
     with Installation(home, database) as installation, connect(database) as connection:
         contents = Contents(connection)

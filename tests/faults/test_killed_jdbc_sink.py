@@ -16,7 +16,6 @@ from psycopg.conninfo import conninfo_to_dict
 from postroom.adapters import SparkTable
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
-from tests.faults.frozen_peers import choose_points
 from tests.support.box import Box
 from tests.support.installation import Installation
 from tests.support.jdbc_jars import find_jar
@@ -26,8 +25,6 @@ from tests.support.waiting import PATIENCE, wait_until
 
 #: Where a process is held, and how many rows of the batch the table has then.
 POINTS = {"stage": 0, "merge": 0, "commit": 0, "drop": 3, "complete": 3}
-
-_SAMPLE = 2
 
 #: Each step waits for an advisory lock with its number. A deferred trigger runs inside the COMMIT.
 HOLD = """
@@ -66,7 +63,8 @@ SESSIONS = "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity WHERE datna
 TABLES = "SELECT array_agg(tablename::text) FROM pg_tables WHERE schemaname = 'public'"
 
 
-@pytest.mark.parametrize("point", choose_points(POINTS, _SAMPLE))
+@pytest.mark.sample("killed pipeline")
+@pytest.mark.parametrize("point", POINTS)
 def test_the_table_has_each_row_once_if_the_process_is_killed_at(point: str, box: Box, tmp_path: Path) -> None:
     run = ("pipeline", "run", "Default", "--once", "--master", "local[1]")
     settings = ("--conf", "spark.driver.memory=512m", "--conf", f"spark.jars={find_jar('postgresql-')}")

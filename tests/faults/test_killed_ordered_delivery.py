@@ -10,6 +10,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.support.chaos_installation import ChaosInstallation
 from tests.support.http_receiver import HttpReceiver, Request, http_receiver
 from tests.support.installation import Installation
@@ -32,6 +34,7 @@ app.send_port(
 """
 
 
+@pytest.mark.sample("failing installation")
 def test_first_arrivals_are_in_order_when_every_process_is_killed(home: Path) -> None:
     with http_receiver() as receiver, Installation(home) as installation:
         application = installation.write(APPLICATION.replace("{url}", receiver.url))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pyspark
+import pytest
 
 from postroom.adapters import SparkSink, SparkTable
 from postroom.files.private_folder import PARENT
@@ -48,6 +49,7 @@ def get_scratch_folder(process: subprocess.Popen[bytes]) -> Path:
     return PARENT / f"postroom-{os.geteuid()}" / f"spark-{process.pid}"
 
 
+@pytest.mark.sample("killed pipeline")
 def test_sinks_write_every_message_after_a_task_the_driver_a_session_and_the_jvm_are_killed(
     box: Box, tmp_path: Path
 ) -> None:

@@ -11,6 +11,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from postroom.files.private_folder import PARENT
 from tests.support.chaos_installation import ChaosInstallation
 from tests.support.installation import Installation
@@ -20,6 +22,7 @@ from tests.support.waiting import wait_until
 COUNT = 8_000
 
 
+@pytest.mark.sample("failing installation")
 def test_every_order_is_published_once_and_delivered_to_the_matching_ports(home: Path) -> None:
     """The pipeline, a host and PostgreSQL are killed while they work. PostgreSQL is also shut down (ACC-34). Then a
     batch is replayed whose messages are delivered and deleted (RCV-23)."""

@@ -380,6 +380,7 @@ def _is_active(instance: list[ModelMessage]) -> bool:
     return any(message.state is State.ACTIVE for message in instance)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("ports", [("Europe", "Everything"), ("Ordered",)], ids=["unordered", "ordered"])
 def test_the_messagebox_and_the_model_have_the_same_instances(databases: Databases, ports: Sequence[str]) -> None:
     """`--hypothesis-profile=thorough` tries more and longer sequences."""

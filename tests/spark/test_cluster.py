@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pyspark
+import pytest
 
 from postroom.cli import submit
 from postroom.pipelines import JsonLines
@@ -71,6 +72,7 @@ def _words(process: psutil.Process) -> list[str]:
     return []
 
 
+@pytest.mark.sample("Spark of its own")
 def test_nothing_is_lost_or_repeated_when_an_executor_is_killed_during_a_batch(
     box: Box, folder: Path, tmp_path: Path
 ) -> None:

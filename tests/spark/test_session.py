@@ -144,6 +144,7 @@ with open_session(Path(sys.argv[1]), master="local-cluster[1,1,512]", settings=s
 """
 
 
+@pytest.mark.sample("Spark of its own")
 def test_the_secret_of_a_local_cluster_is_in_no_arguments(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _LOCAL_CLUSTER, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
