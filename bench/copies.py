@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bench.messagebox import MeasuredBox
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.storage import copy_rows as storage
 from postroom.messagebox.storage.copy_rows import PARTS, QUEUE, SPOOL

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.copies import RecordedTransaction, copy_with_two_writers, record
 from bench.messagebox import MeasuredBox, json_lines, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
-from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.streaming.interchange import Interchange
 from postroom.files.safe_files import get_inode
 from postroom.message import Bytes
 from postroom.messagebox.connection import Login

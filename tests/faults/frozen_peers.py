@@ -13,9 +13,9 @@ from postroom.adapters.null import NullSender
 from postroom.agent import publish
 from postroom.agent.direct.direct_batch import DirectBatch
 from postroom.agent.direct.message_agent import MessageAgent
-from postroom.agent.receiving.document_batch import DocumentBatch
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.document_batch import DocumentBatch
+from postroom.agent.streaming.receiver import Receiver
 from postroom.hosts import run_host
 from postroom.hosts.registration import Registration
 from postroom.message import Message

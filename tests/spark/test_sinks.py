@@ -19,7 +19,7 @@ import pytest
 
 from postroom import Application, Throttling, adapters, pipelines
 from postroom.adapters import AnySink, SparkSink, SparkTable
-from postroom.agent.receiving.interchange import CHUNK_ROWS
+from postroom.agent.streaming.interchange import CHUNK_ROWS
 from postroom.maps import Python
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message

@@ -15,10 +15,10 @@ from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
 from postroom.agent.direct.message_agent import MessageAgent
-from postroom.agent.receiving.document_batch import ReceiveResult
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.document_batch import ReceiveResult
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.application import (
     BackupTransport,
     CircuitBreaker,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from postroom.agent.publish import PublishBatch
-from postroom.agent.routes import OrderedRoutes
+from postroom.agent.routing.routes import OrderedRoutes
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.routing import RoutingLock
 from tests.support.box import Box

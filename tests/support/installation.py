@@ -15,10 +15,10 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from pathlib import Path
 from typing import Any
 
-from postroom.agent.receiving.document_batch import ReceiveResult
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.document_batch import ReceiveResult
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.cli.main import main
 from postroom.message import Bytes, Context
 from postroom.messagebox.configuration.hosts import read_hosts

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 from postroom.agent.direct.message_agent import MessageAgent
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import PublishFailed
 from postroom.message import Message
 from postroom.messagebox.connection import Connection

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from postroom import maps, pipelines
-from postroom.agent.receiving.interchange import Interchange
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.interchange import Interchange
 from postroom.hosts import HostInstance
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes

@@ -19,8 +19,8 @@ import postroom
 from postroom import Application, Client, pipelines
 from postroom.adapters.kinds import ADAPTERS
 from postroom.agent.direct.direct_batch import Published
-from postroom.agent.receiving.documents import ALWAYS_PROMOTED, build_initial_context
-from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.streaming.documents import ALWAYS_PROMOTED, build_initial_context
+from postroom.agent.streaming.interchange import Interchange
 from postroom.cli.main import cli
 from postroom.client.content import Content
 from postroom.client.subscription import SubscriptionSettings

@@ -14,8 +14,8 @@ from datetime import datetime
 from postroom.agent.error_messages import Failure, get_message_type, is_error_report
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure
 from postroom.agent.publish import Publisher, StoredMessageBatch
-from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.matching import Matcher
+from postroom.agent.routing.routes import OrderedRoutes
 from postroom.errors import ClaimLost
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from postroom.agent.idempotency import Units, to_id_array
-from postroom.agent.routes import OrderedRoutes, Routes
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, ProcedureMatcher
+from postroom.agent.routing.routes import OrderedRoutes, Routes
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.message import Message

@@ -14,12 +14,12 @@ import numpy as np
 
 from postroom.agent.error_messages import has_routing_failure_report
 from postroom.agent.publish import Publisher, StoredMessageBatch, lock_current
-from postroom.agent.receiving.receiver import Receiver
-from postroom.agent.receiving.suspended_documents import resume_interchange
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import Matcher, routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, publish_reports
+from postroom.agent.streaming.receiver import Receiver
+from postroom.agent.streaming.suspended_context import resume_interchange
 from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import find_host

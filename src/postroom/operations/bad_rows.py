@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from postroom.agent.receiving.suspended_documents import SuspendedForm
+from postroom.agent.streaming.suspended_context import SuspendedForm
 from postroom.errors import StateError, format_count
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import Instance, get_instance

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.streaming.interchange import Interchange
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.inbox import InboxRow, StoredInterchange

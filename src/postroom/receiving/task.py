@@ -19,9 +19,9 @@ from functools import cached_property, partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from postroom.agent.poison_messages import attempt_alone, process_death_failure
-from postroom.agent.receiving.document_batch import ReceiveResult
-from postroom.agent.receiving.interchange import Interchange, to_message_failure
-from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.streaming.document_batch import ReceiveResult
+from postroom.agent.streaming.interchange import Interchange, to_message_failure
+from postroom.agent.streaming.receiver import Receiver
 from postroom.clock import system_clock
 from postroom.errors import PipelineFailure, format_count, is_environment_error
 from postroom.messagebox.connection import Connect, Connection

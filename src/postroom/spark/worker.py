@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from io import UnsupportedOperation
 
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Login, is_working
 from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging

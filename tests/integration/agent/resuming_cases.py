@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from postroom import pipelines
-from postroom.agent.receiving.document_batch import ReceiveResult
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.document_batch import ReceiveResult
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.maps import Map
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes, Context, Message

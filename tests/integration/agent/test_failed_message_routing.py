@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving.document_batch import DocumentBatch, ReceiveResult
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import Routing, RoutingTable
+from postroom.agent.streaming.document_batch import DocumentBatch, ReceiveResult
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import MessageBoxUnavailable, StateError
 from postroom.filters.columns import Columns
 from postroom.filters.index import Piece

@@ -12,8 +12,8 @@ import pytest
 
 from postroom import BTS, ErrorReport, Message, Property, PublishFailed, pipelines
 from postroom.agent.direct.message_agent import Outbox
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
 from postroom.maps import Map
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import check

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import AuthenticationFailure, PipelineFailure
 from postroom.message import Bytes, Message
 from postroom.messagebox.connection import connect

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import pytest
 
 from postroom.agent.direct.message_agent import MessageAgent
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import PublishFailed, StateError
 from postroom.message import Message
 from postroom.messagebox.configuration.endpoints import PortState

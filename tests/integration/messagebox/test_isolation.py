@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import NotAllowed
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect

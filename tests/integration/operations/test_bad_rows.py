@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from postroom.agent.receiving.receiver import Receiver
-from postroom.agent.receiving.row_units import RowUnit, receive_rows
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
+from postroom.agent.streaming.row_units import RowUnit, receive_rows
 from postroom.cli.main import main
 from postroom.errors import StateError
 from postroom.filters.columns import to_arrow_type

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from postroom.agent.publish import PublishBatch, publish
-from postroom.agent.routes import OrderedRoutes
+from postroom.agent.routing.routes import OrderedRoutes
 from postroom.errors import StaleRouting
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.routing import RoutingLock

@@ -19,9 +19,9 @@ from postroom.agent.error_messages import has_routing_failure_report, is_suspend
 from postroom.agent.idempotency import IdKind, derive_id
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
 from postroom.agent.publish import PublishBatch, RoutedMessages, lock_current
-from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
+from postroom.agent.routing.routes import OrderedRoutes
 from postroom.agent.routing_failure_reports import RoutingFailureReport, write_suspensions
 from postroom.errors import (
     BadValue,

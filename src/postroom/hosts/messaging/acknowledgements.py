@@ -14,8 +14,8 @@ from postroom.agent.acknowledgements import (
 from postroom.agent.direct.direct_batch import DirectBatch, Publication
 from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.publish import publish
-from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.matching import ProcedureMatcher
+from postroom.agent.routing.routes import OrderedRoutes
 from postroom.clock import Clock
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host

@@ -15,9 +15,9 @@ from postroom.adapters.contract import SolicitAdapter
 from postroom.agent.acknowledgements import SentMessage, is_ack_required, is_waiting
 from postroom.agent.direct.direct_batch import DirectBatch, Endpoint, Publication
 from postroom.agent.publish import Publisher
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.single_document import build_received, read_document
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.single_document import build_received, read_document
 from postroom.correlation_tokens import copy_token
 from postroom.errors import MessageFailure, PipelineFailure
 from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections

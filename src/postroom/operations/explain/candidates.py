@@ -16,10 +16,10 @@ import numpy as np
 
 from postroom.agent.error_messages import Failure, get_message_type
 from postroom.agent.originator import PublisherLogin
-from postroom.agent.receiving.authentication import authenticate, authentication_failure, find_authenticated
-from postroom.agent.receiving.documents import build_context, build_initial_context, get_value_columns
-from postroom.agent.receiving.interchange import Interchange, read_chunks
 from postroom.agent.routing.matching import routing_failure
+from postroom.agent.streaming.authentication import authenticate, authentication_failure, find_authenticated
+from postroom.agent.streaming.documents import build_context, build_initial_context, get_value_columns
+from postroom.agent.streaming.interchange import Interchange, read_chunks
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
 from postroom.maps.inbound import build_resumed_pipeline

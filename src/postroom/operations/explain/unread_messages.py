@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.suspended_documents import resume_interchange
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.suspended_context import resume_interchange
 from postroom.errors import PipelineFailure
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.copy_rows import QueueTask

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from postroom.adapters import File
-from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.streaming.interchange import Interchange
 from postroom.files.safe_files import sync_folder
 from postroom.message import Context, FileSlice
 from postroom.messagebox.connection import Connection

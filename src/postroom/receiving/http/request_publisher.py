@@ -13,11 +13,11 @@ from functools import partial
 
 from postroom.agent.direct.direct_batch import DirectBatch, Endpoint, Publication
 from postroom.agent.publish import Publisher
-from postroom.agent.receiving.authentication import authenticate, authentication_failure
-from postroom.agent.receiving.documents import build_initial_context
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.single_document import build_received, read_document
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.authentication import authenticate, authentication_failure
+from postroom.agent.streaming.documents import build_initial_context
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.single_document import build_received, read_document
 from postroom.correlation_tokens import add_token
 from postroom.errors import MessageFailure, is_environment_error
 from postroom.message import Message

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 
 from postroom.adapters.http.definition import is_header_value
-from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.streaming.interchange import Interchange
 from postroom.errors import AuthenticationFailure, BadValue, MessageFailure, RoutingFailure
 from postroom.http.messages import RequestFailed, Response, build_error_response
 from postroom.message import Body, Bytes, Context

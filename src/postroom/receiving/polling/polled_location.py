@@ -20,10 +20,10 @@ from pathlib import Path
 
 from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter, Refused
 from postroom.agent.idempotency import interchange_for_key
-from postroom.agent.receiving.document_batch import ReceiveResult
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.document_batch import ReceiveResult
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.connection import Connect, Connection, LazyConnection

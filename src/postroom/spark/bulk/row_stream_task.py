@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from postroom.agent.idempotency import unit_for_partition
-from postroom.agent.receiving.document_batch import ReceiveResult
-from postroom.agent.receiving.row_units import RowUnit, receive_rows
+from postroom.agent.streaming.document_batch import ReceiveResult
+from postroom.agent.streaming.row_units import RowUnit, receive_rows
 from postroom.errors import StateError
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.storage.receipts import read_progress

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from postroom.adapters import SparkReader
 from postroom.agent.idempotency import unit_for_split
-from postroom.agent.receiving.row_units import ReceivedRows, RowUnit, receive_rows
+from postroom.agent.streaming.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.message import Context
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.storage.receipts import read_progress

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from postroom.agent.receiving.document_batch import ReceiveResult
+from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.errors import format_count
 from postroom.messagebox.connection import Login
 from postroom.receiving.task import MILLISECONDS, OUTCOMES, Identified, ReceiveSource, ReceiveTask, count_outcomes

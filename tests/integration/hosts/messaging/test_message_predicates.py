@@ -7,9 +7,9 @@ import uuid
 
 import pytest
 
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import PublishFailed
 from postroom.message import Bytes, Context, Message
 from postroom.messagebox.connection import connect

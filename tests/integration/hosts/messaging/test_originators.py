@@ -11,9 +11,9 @@ import pytest
 from postroom import pipelines
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.originator import GUEST
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import NotAllowed
 from postroom.message import Bytes, Context, Message
 from postroom.messagebox.configuration.hosts import ServiceClass, read_hosts

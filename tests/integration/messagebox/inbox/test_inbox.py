@@ -15,7 +15,7 @@ import pytest
 
 from postroom import Throttling, pipelines
 from postroom.agent.poison_messages import MAX_ATTEMPTS
-from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
@@ -327,8 +327,8 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A task ends after its maximum wait and gives back what it has not published (THR-05)."""
-    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
-    monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.streaming.interchange.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.streaming.receiver.CHUNK_ROWS", 10)
     location = add_inbox_location(box, name="lines", pipeline=pipelines.JsonLines(promote=PROMOTE))
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=100)

@@ -8,8 +8,8 @@ import uuid
 import pytest
 
 from postroom import Throttling
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import connect
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import MAX_WAIT, Pace
@@ -66,8 +66,8 @@ def test_a_publisher_continues_as_soon_as_the_load_is_below_the_threshold(box: B
 def test_an_interchange_is_paced_between_its_transactions(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     box.add_port("Everything", "exists(Region)")
     location = box.add_location()
-    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
-    monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.streaming.interchange.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.streaming.receiver.CHUNK_ROWS", 10)
     published: list[int] = []
     with connect(box.url, user=box.host().role_name) as connection:
         body = b"\n".join(b'{"region": "EU"}' for _ in range(35))

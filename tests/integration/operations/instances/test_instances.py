@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox.connection import connect

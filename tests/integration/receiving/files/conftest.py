@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom.agent.receiving.document_batch import ReceiveResult
+from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState

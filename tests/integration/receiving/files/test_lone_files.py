@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.ports.receive_locations import ReceiveLocation

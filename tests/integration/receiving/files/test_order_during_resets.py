@@ -152,8 +152,8 @@ def open_location(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return lambda: not opened[-1].throttled
 
     monkeypatch.setattr(receive_task, "Pace", pace)
-    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", CHUNK)
-    monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", CHUNK)
+    monkeypatch.setattr("postroom.agent.streaming.interchange.CHUNK_ROWS", CHUNK)
+    monkeypatch.setattr("postroom.agent.streaming.receiver.CHUNK_ROWS", CHUNK)
 
     def open_next(settle: float = 1.0) -> OrderedLocation:
         name = f"location{next(numbers)}"

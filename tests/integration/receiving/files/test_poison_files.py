@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.agent.poison_messages import MAX_ATTEMPTS
-from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import MessageBoxUnavailable
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim

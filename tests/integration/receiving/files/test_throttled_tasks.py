@@ -40,8 +40,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the pauses of tasks, which take no time in the test. Chunks are small."""
     recorded: list[float] = []
     monkeypatch.setattr(receive_task, "Pace", partial(Pace, sleep=recorded.append))
-    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
-    monkeypatch.setattr("postroom.agent.receiving.receiver.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.streaming.interchange.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.streaming.receiver.CHUNK_ROWS", 10)
     return recorded
 
 

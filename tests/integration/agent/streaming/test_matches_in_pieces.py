@@ -6,9 +6,9 @@ import tracemalloc
 
 import pytest
 
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing import batch_matches
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
 from postroom.filters import index
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check

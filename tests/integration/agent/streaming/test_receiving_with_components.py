@@ -10,9 +10,9 @@ from operator import itemgetter
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes
 from postroom.messagebox.maintenance.check import check

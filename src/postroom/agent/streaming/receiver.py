@@ -17,8 +17,10 @@ from dataclasses import replace
 
 from postroom.agent.error_messages import is_returned_to_adapter
 from postroom.agent.publish import Publisher
-from postroom.agent.receiving.document_batch import ConcurrentAttempt, DocumentBatch, ReceiveResult, TooManyFailures
-from postroom.agent.receiving.interchange import (
+from postroom.agent.routing.matching import Matcher
+from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.document_batch import ConcurrentAttempt, DocumentBatch, ReceiveResult, TooManyFailures
+from postroom.agent.streaming.interchange import (
     CHUNK_BYTES,
     CHUNK_ROWS,
     Chunk,
@@ -28,8 +30,6 @@ from postroom.agent.receiving.interchange import (
     reject_from,
     reject_rest,
 )
-from postroom.agent.routing.matching import Matcher
-from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, StateError
 from postroom.maps.inbound import MappedPipeline, build_resumed_pipeline

@@ -8,9 +8,9 @@ import uuid
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check

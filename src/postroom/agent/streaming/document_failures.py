@@ -24,12 +24,12 @@ from postroom.agent.error_messages import (
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure, unit_for_nack
 from postroom.agent.originator import resolve_originator, to_stored_originator
 from postroom.agent.publish import RoutedMessages
-from postroom.agent.receiving.documents import Documents
-from postroom.agent.receiving.suspended_documents import LastPublished, build_suspended_context
-from postroom.agent.routes import OrderedRoutes
 from postroom.agent.routing.batch_matches import MatchResult, Predicates, match_batch
+from postroom.agent.routing.routes import OrderedRoutes
 from postroom.agent.routing.table import Routing
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, write_suspensions
+from postroom.agent.streaming.documents import Documents
+from postroom.agent.streaming.suspended_context import LastPublished, build_suspended_context
 from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.filters.columns import build_columns

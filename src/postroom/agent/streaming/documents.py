@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from postroom.agent.idempotency import NUMBER_BITS, IdKind, derive_id, unit_for_chunk
 from postroom.agent.originator import PublisherLogin, resolve_originator, resolve_originator_columns
-from postroom.agent.receiving.interchange import Chunk, Interchange
+from postroom.agent.streaming.interchange import Chunk, Interchange
 from postroom.filters.authorisation import predicates_to_json
 from postroom.filters.columns import Columns, build_columns, to_arrow_type, to_plain_column, to_value_type
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving.receiver import Receiver
-from postroom.agent.receiving.row_units import BadRowLimit, ReceivedRows, RowUnit, receive_rows
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.receiver import Receiver
+from postroom.agent.streaming.row_units import BadRowLimit, ReceivedRows, RowUnit, receive_rows
 from postroom.errors import PipelineFailure, StateError
 from postroom.filters.columns import to_arrow_type
 from postroom.messagebox.connection import Connection, Login, connect

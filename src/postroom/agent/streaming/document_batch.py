@@ -17,16 +17,16 @@ import pyarrow as pa
 from postroom.agent.idempotency import IdKind, Units, to_id_array
 from postroom.agent.originator import to_stored_originators
 from postroom.agent.publish import PublishBatch, lock_current
-from postroom.agent.receiving.authentication import authenticate
-from postroom.agent.receiving.document_failures import BatchFailures
-from postroom.agent.receiving.documents import Documents, encode_contexts
-from postroom.agent.receiving.failure_limit import ChunkFailures
-from postroom.agent.receiving.interchange import Chunk
-from postroom.agent.routes import OrderedRoutes, Routes
 from postroom.agent.routing.batch_matches import BatchMatches, WaitingSubscribers
 from postroom.agent.routing.matching import routing_failure
+from postroom.agent.routing.routes import OrderedRoutes, Routes
 from postroom.agent.routing.table import Routing
 from postroom.agent.routing_failure_reports import Unroutable
+from postroom.agent.streaming.authentication import authenticate
+from postroom.agent.streaming.document_failures import BatchFailures
+from postroom.agent.streaming.documents import Documents, encode_contexts
+from postroom.agent.streaming.failure_limit import ChunkFailures
+from postroom.agent.streaming.interchange import Chunk
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.message import Part

@@ -12,8 +12,8 @@ import pytest
 
 from postroom.adapters import HttpReceive
 from postroom.agent.originator import PublisherLogin
-from postroom.agent.receiving.documents import Documents, build_context, encode_contexts
-from postroom.agent.receiving.interchange import Chunk, Interchange
+from postroom.agent.streaming.documents import Documents, build_context, encode_contexts
+from postroom.agent.streaming.interchange import Chunk, Interchange
 from postroom.message import Bytes, Context
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import DistinguishedField, Property

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from postroom.agent.originator import ANONYMOUS, GUEST, PublisherLogin
-from postroom.agent.receiving.interchange import Chunk
+from postroom.agent.streaming.interchange import Chunk
 from postroom.errors import AuthenticationFailure
 from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 from postroom.pipelines.documents.message_batch import MessageBatch

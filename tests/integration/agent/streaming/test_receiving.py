@@ -12,11 +12,11 @@ from operator import itemgetter
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving import interchange as chunks
-from postroom.agent.receiving import receiver as receiving
-from postroom.agent.receiving.interchange import Interchange
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import Routing, RoutingTable
+from postroom.agent.streaming import interchange as chunks
+from postroom.agent.streaming import receiver as receiving
+from postroom.agent.streaming.interchange import Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.filters.columns import Columns
 from postroom.filters.index import Piece
 from postroom.message import Bytes, FileSlice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from postroom.agent.receiving.interchange import Chunk, Interchange, read_all_chunks
+from postroom.agent.streaming.interchange import Chunk, Interchange, read_all_chunks
 from postroom.errors import PipelineFailure
 from postroom.maps.inbound import MappedPipeline
 from postroom.maps.port_maps import PortMaps

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroom.agent.receiving.failure_limit import FailureCheck, FailureLimit
+from postroom.agent.streaming.failure_limit import FailureCheck, FailureLimit
 from postroom.errors import MessageFailure, PipelineFailure, PostroomError, is_environment_error
 from postroom.message import Body, Context
 from postroom.messagebox.storage.receipts import Progress, Receipt

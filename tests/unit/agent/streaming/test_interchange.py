@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.agent.receiving.interchange import Chunk, Interchange, read_all_chunks, read_chunks, to_message_failure
+from postroom.agent.streaming.interchange import Chunk, Interchange, read_all_chunks, read_chunks, to_message_failure
 from postroom.errors import BadValue, StorageFailure, Unavailable
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
 from postroom.messagebox.storage.receipts import Progress
@@ -86,7 +86,7 @@ def test_a_chunk_counts_the_bytes_of_bodies_by_reference() -> None:
 
 
 def test_a_standard_interchange_that_does_not_fit_into_memory_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.agent.receiving.interchange.MAX_STANDARD_BYTES", 1_000)
+    monkeypatch.setattr("postroom.agent.streaming.interchange.MAX_STANDARD_BYTES", 1_000)
     lines = b'{"n": 1}\n' * 1_000
     interchange = Interchange(interchange_id=uuid.uuid4(), body=Bytes(lines), context=Context())
     (chunk,) = read_chunks(JsonLines(recoverable=False), interchange, Progress())
@@ -138,7 +138,7 @@ def test_a_limit_of_zero_rejects_an_interchange_with_one_bad_document() -> None:
 
 
 def test_earlier_chunks_stay_published_when_the_rest_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 4)
+    monkeypatch.setattr("postroom.agent.streaming.interchange.CHUNK_ROWS", 4)
     first, second, rest = read_lines(GOOD * 3 + BAD + GOOD * 3 + BAD + GOOD + BAD * 2 + GOOD * 9)
     assert [(one.rows, one.bad, one.is_last) for one in (first, second)] == [(3, 1, False), (3, 1, False)]
     assert rest.rejection is not None
@@ -149,7 +149,7 @@ def test_earlier_chunks_stay_published_when_the_rest_is_rejected(monkeypatch: py
 
 
 def test_a_repeated_attempt_rejects_the_same_documents_for_the_same_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 2)
+    monkeypatch.setattr("postroom.agent.streaming.interchange.CHUNK_ROWS", 2)
     body = (GOOD + BAD) * 9
     whole = read_lines(body)
     assert [one.bad for one in whole] == [1, 1, 1, 0]
@@ -174,8 +174,8 @@ def test_a_lowered_limit_applies_to_the_next_bad_document() -> None:
 
 
 def test_a_resumed_interchange_has_to_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.agent.receiving.interchange.MAX_STANDARD_BYTES", 10_000)
-    monkeypatch.setattr("postroom.agent.receiving.interchange.CHUNK_ROWS", 10)
+    monkeypatch.setattr("postroom.agent.streaming.interchange.MAX_STANDARD_BYTES", 10_000)
+    monkeypatch.setattr("postroom.agent.streaming.interchange.CHUNK_ROWS", 10)
     pipeline = JsonLines(bad_documents=None)
 
     def read_last(body: bytes) -> Chunk:

@@ -8,10 +8,10 @@ from decimal import Decimal
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving import interchange as chunks
-from postroom.agent.receiving import receiver as receiving
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming import interchange as chunks
+from postroom.agent.streaming import receiver as receiving
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import PipelineFailure
 from postroom.messagebox.connection import connect
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances, list_instances

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from postroom import pipelines
-from postroom.agent.receiving import interchange as chunks
-from postroom.agent.receiving import receiver as receiving
-from postroom.agent.receiving.receiver import Receiver
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import Unroutable
+from postroom.agent.streaming import interchange as chunks
+from postroom.agent.streaming import receiver as receiving
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import StateError
 from postroom.messagebox.connection import connect
 from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, list_instances

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import uuid
 
-from postroom.agent.receiving.documents import ALWAYS_PROMOTED
-from postroom.agent.receiving.interchange import Interchange
+from postroom.agent.streaming.documents import ALWAYS_PROMOTED
+from postroom.agent.streaming.interchange import Interchange
 from postroom.message import Bytes, Context, Message
 from postroom.pipelines import ReceivePipeline
 from postroom.pipelines.documents.disassembled_batch import BadDocument, Form

@@ -14,10 +14,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from postroom.agent.receiving.document_batch import ConcurrentAttempt, ReceiveResult, TooManyFailures
-from postroom.agent.receiving.failure_limit import ChunkFailures, FailureCheck
-from postroom.agent.receiving.interchange import Chunk, Interchange
-from postroom.agent.receiving.receiver import Receiver
+from postroom.agent.streaming.document_batch import ConcurrentAttempt, ReceiveResult, TooManyFailures
+from postroom.agent.streaming.failure_limit import ChunkFailures, FailureCheck
+from postroom.agent.streaming.interchange import Chunk, Interchange
+from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import MessageFailure, PipelineFailure, StateError, format_count
 from postroom.message import Body, Bytes, Context
 from postroom.messagebox.storage.receipts import Progress
