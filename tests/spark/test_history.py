@@ -16,8 +16,7 @@ from postroom.messagebox.connection import Login
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import get_group_role
 from postroom.spark.history.data_source import History, HistoryReader, Range, select_login
-from postroom.spark.history.history_tables import TABLES
-from postroom.spark.history.where import parse_where
+from postroom.spark.history.history_tables import TABLES, parse_where
 from tests.conftest import NOT_DURABLE
 from tests.support.box import Box, Priority, Region
 from tests.support.pages import ROOT, blocks

@@ -17,7 +17,7 @@ from postroom import Property, pipelines
 from postroom.errors import StateError
 from postroom.messagebox.connection import Login
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.spark.bulk.row_stream import StreamFolder, start_row_stream
+from postroom.spark.bulk.row_stream import StreamCheckpoint, start_row_stream
 from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.receive.task import TALLY_METRIC
 from tests.support.box import Box
@@ -49,7 +49,7 @@ def values(box: Box) -> Counter[int]:
     return Counter(json.loads(body)["value"] for body in box.bodies())
 
 
-def test_a_stream_continues_where_it_stopped(box: Box, start: Start, tmp_path: Path) -> None:
+def test_a_stream_continues_where_it_stopped(box: Box, start: Start, tmp_path: Path, login: Login) -> None:
     box.add_port("Everything", "exists(Priority)")
     location = add_bulk_location(
         box,
@@ -72,7 +72,7 @@ def test_a_stream_continues_where_it_stopped(box: Box, start: Start, tmp_path: P
     # The last batch was stopped, so it may be incomplete.
     whole = 50 * (max(found) // 50)
     assert set(range(whole)) <= found.keys()
-    assert StreamFolder.for_location(location, tmp_path).checkpoint.is_dir()
+    assert StreamCheckpoint.find(location, tmp_path, login).checkpoint.is_dir()
 
 
 def register_halves(session: SparkSession, broken: Path) -> None:
@@ -130,7 +130,7 @@ def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
     wait_until(lambda: box.count("messages") >= 100, what="the first half")
     query.stop()
     assert 100 <= box.count("messages") < 200
-    folder = StreamFolder.for_location(location, tmp_path)
+    folder = StreamCheckpoint.find(location, tmp_path, login)
     assert not folder.is_between_batches
     broken.unlink()
     (tmp_path / "more cores").touch()
@@ -153,4 +153,4 @@ def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
     assert folder.is_between_batches
     process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
     assert process.run(threading.Event()).total() == 0
-    assert "33" in (folder.path / "reading.json").read_text()
+    assert "33" in (folder.folder / "reading.json").read_text()

@@ -17,7 +17,7 @@ from postroom.adapters import SparkTable
 from postroom.message import Message
 from postroom.messagebox.connection import Login
 from postroom.messagebox.maintenance.check import check
-from postroom.spark.sinks import staging
+from postroom.spark.sinks import jdbc
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.jdbc import SEQ, TASK, Database, RowsRejected, connect_jdbc, to_statement_error
 from postroom.spark.sinks.running_sinks import Sinks
@@ -117,7 +117,7 @@ def test_a_row_that_is_staged_twice_is_merged_once(
     column: str,
 ) -> None:
     """A task was lost after its commit, or the message reached the port in two ways."""
-    monkeypatch.setattr(staging, "_to_table_columns", _twice(staging._to_table_columns, column))
+    monkeypatch.setattr(jdbc, "_to_table_columns", _twice(jdbc._to_table_columns, column))
     add_sink(box, SparkTable(derby.url, "orders"))
     ids = publish(box, b"a", b"b")
     assert drain_batch(drain_of(session, box, login, tmp_path), box) == 2

@@ -28,20 +28,18 @@ import psutil
 
 from postroom.errors import StateError, Unavailable
 from postroom.files.private_folder import private_folder, remove_private_folder
-from postroom.spark.authentication import (
-    add_secret,
-    check_authentication,
-    make_authentication_settings,
-    reject_secret_arguments,
-)
 from postroom.spark.java import find_java
 from postroom.spark.settings import (
     DRIVER_LOG4J,
+    add_secret,
     add_task_attempts,
+    check_authentication,
     driver_options,
     is_local_cluster,
     is_this_machine,
+    make_authentication_settings,
     make_settings,
+    reject_secret_arguments,
 )
 
 if TYPE_CHECKING:

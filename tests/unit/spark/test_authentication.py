@@ -6,7 +6,7 @@ import pytest
 from pyspark import SparkConf
 
 from postroom.errors import StateError
-from postroom.spark.authentication import (
+from postroom.spark.settings import (
     AUTHENTICATE,
     ENCRYPT,
     SECRET,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,12 @@ from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.storage.receipts import Receipt, read_progress, take_receipts
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.streams.splits import read_row_counts
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import finish_files, is_unchanged
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, read_files, rows_pipeline, rows_reader
-from postroom.spark.bulk.row_counts import RowCounts
+from postroom.spark.bulk.row_lines import TextEncoding
 from postroom.spark.bulk.task import TALLY_SPARK_SCHEMA, BulkTask
-from postroom.spark.bulk.text_encoding import TextEncoding
 from postroom.spark.error_reasons import find_fault, format_reason
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ _MAX_FILES, _MAX_BYTES = 500, 256 << 20
 
 #: The scheduler pool of bulk jobs, so that the small batches of other locations do not wait for them.
 _POOL = "bulk"
+#: The names of the counts.
+COUNTED = ("files", "rows", "bad", "published", "suspended", "routed", "empty")
 
 
 class BulkFiles:
@@ -255,3 +258,39 @@ def _plan(claim: FileClaim) -> Mapping[str, Any] | None:
 def _has_planned_size(claim: FileClaim) -> bool:
     assert claim.reading is not None
     return (claim.reading["size"], claim.reading["modified_ns"]) == (claim.size, claim.modified_ns)
+
+
+class RowCounts:
+    """Counts each row of the files once."""
+
+    def __init__(self) -> None:
+        #: The counts since the start, by the names in COUNTED.
+        self.counts: Counter[str] = Counter()
+        #: The rows and bad rows of open files that are counted, or were published before the start.
+        self._known: dict[uuid.UUID, tuple[int, int]] = {}
+
+    def start(self, connection: Connection, files: Collection[uuid.UUID]) -> None:
+        """Start to count files. Rows that another process has published are not counted."""
+        new = [file for file in files if file not in self._known]
+        if new:
+            found = read_row_counts(connection, new)
+            self._known.update({file: found.get(file, (0, 0)) for file in new})
+
+    def add(self, tally: Row) -> None:
+        """Count the tally of a task."""
+        values = tally.asDict()
+        self.counts.update({name: values[name] for name in COUNTED if name in values})
+        file = uuid.UUID(tally.interchange_id)
+        rows, bad = self._known.get(file, (0, 0))
+        self._known[file] = rows + tally.rows, bad + tally.bad
+
+    def catch_up(self, connection: Connection, file: uuid.UUID, *, is_done: bool = False) -> int:
+        """Count the rows that no tally has reported: bad rows as suspended, the others as published, because receipts
+        have no more details. Return the number of rows of the file that are published or suspended now."""
+        rows, bad = read_row_counts(connection, [file]).get(file, (0, 0))
+        known_rows, known_bad = self._known.pop(file, (0, 0))
+        missing, missing_bad = max(0, rows - known_rows), max(0, bad - known_bad)
+        self.counts.update(rows=missing, bad=missing_bad, published=missing - missing_bad, suspended=missing_bad)
+        if not is_done:
+            self._known[file] = known_rows + missing, known_bad + missing_bad
+        return rows

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from postroom.pipelines.rows.batch import BAD, BODY, UNDECODED, find_rows_with_value
 from postroom.spark.bulk.read_plan import FILE
-from postroom.spark.bulk.row_lines import RowLines
-from postroom.spark.bulk.text_encoding import TextEncoding
+from postroom.spark.bulk.row_lines import RowLines, TextEncoding
 
 _REPLACED = "\ufffd"
 

@@ -29,8 +29,7 @@ from postroom.properties import Property
 from postroom.receiving.task import make_pace
 from postroom.spark.bulk.decoding_errors import mark_undecoded
 from postroom.spark.bulk.read_plan import FILE, LENGTH, START, rows_pipeline, rows_reader
-from postroom.spark.bulk.row_lines import RowLines
-from postroom.spark.bulk.text_encoding import TextEncoding
+from postroom.spark.bulk.row_lines import RowLines, TextEncoding
 from postroom.spark.worker import close_worker, get_worker
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES

@@ -22,8 +22,7 @@ from postroom.errors import DefinitionError, NotAllowed, NotFound, Unavailable
 from postroom.messagebox.connection import Login
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.history import Condition, build_history_query
-from postroom.spark.history.history_tables import TABLES, HistoryTable
-from postroom.spark.history.where import parse_where
+from postroom.spark.history.history_tables import TABLES, HistoryTable, parse_where
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

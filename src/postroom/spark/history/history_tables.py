@@ -1,7 +1,12 @@
-"""The tables that Spark can read from the MessageBox, and their columns."""
+"""The tables that Spark can read from the MessageBox, their columns, and the option ``where``.
+
+It is a filter over the columns of a table, in the language of docs/reference/filter-language.md. The names of columns
+come from the table and every value is a parameter, so no text of the user becomes SQL.
+"""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,31 +14,43 @@ from enum import Enum
 
 import pyarrow as pa
 
-from postroom.errors import DefinitionError
+from postroom.errors import BadFilter, DefinitionError
+from postroom.filters.expression import Operator, Predicate
+from postroom.filters.text import format_value, parse
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.history import count_spool_pages, read_queue_range
+from postroom.messagebox.history import Condition, count_spool_pages, read_queue_range
+from postroom.properties import Property
 
 #: A task reads at least this many pages of the spool, or rows of the queues.
 _PAGES_A_TASK = 128
 _ROWS_A_TASK = 50_000
+_OPERATORS = {
+    Operator.EQ: "=",
+    Operator.NE: "<>",
+    Operator.LT: "<",
+    Operator.LE: "<=",
+    Operator.GT: ">",
+    Operator.GE: ">=",
+}
 
 
 class ColumnKind(Enum):
-    """The type of a column: Spark's type, Arrow's type, how it is selected, and the Python type of values in filters,
-    or None if it cannot be compared."""
+    """The type of a column: Spark's type, Arrow's type, how it is selected, the Python type of values in filters (None
+    if it cannot be compared), and the type of PostgreSQL that it is compared as."""
 
-    ID = ("string", pa.string(), "{}::text", str)
-    TEXT = ("string", pa.string(), "{}", str)
-    INT = ("int", pa.int32(), "{}", int)
-    LONG = ("bigint", pa.int64(), "{}", int)
-    TIME = ("timestamp", pa.timestamp("us", tz="UTC"), "{}", datetime)
-    BYTES = ("binary", pa.binary(), "{}", None)
+    ID = ("string", pa.string(), "{}::text", str, "uuid")
+    TEXT = ("string", pa.string(), "{}", str, "text")
+    INT = ("int", pa.int32(), "{}", int, "bigint")
+    LONG = ("bigint", pa.int64(), "{}", int, "bigint")
+    TIME = ("timestamp", pa.timestamp("us", tz="UTC"), "{}", datetime, "timestamptz")
+    BYTES = ("binary", pa.binary(), "{}", None, "bytea")
 
-    def __init__(self, spark: str, arrow: pa.DataType, selected: str, compared: type | None) -> None:
+    def __init__(self, spark: str, arrow: pa.DataType, selected: str, compared: type | None, postgres: str) -> None:
         self.spark = spark
         self.arrow = arrow
         self.selected = selected
         self.compared = compared
+        self.postgres = postgres
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,3 +143,41 @@ QUEUES = HistoryTable(
 )
 
 TABLES = {table.name: table for table in (MESSAGES, CONTEXTS, QUEUES)}
+
+
+def parse_where(text: str, table: HistoryTable) -> Condition:
+    """Translate a filter into a condition of PostgreSQL; raise BadFilter if it cannot be read."""
+    columns = [
+        Property(f"{table.name}.{name}", kind.compared)
+        for name, kind in table.columns.items()
+        if kind.compared is not None
+    ]
+    unknown = f"The columns that can be compared are {', '.join(column.name for column in columns)}."
+    try:
+        filter = parse(text, columns, noun="column", unknown=unknown)
+        groups = [[_condition(predicate, table) for predicate in group] for group in filter.groups]
+    except BadFilter as error:
+        raise BadFilter(f"The option where cannot be read. {error.what}", why=error.why, hint=error.hint) from None
+    sql = " OR ".join(" AND ".join(condition for condition, _ in group) for group in groups)
+    return f"({sql})", [value for group in groups for _, values in group for value in values]
+
+
+def _condition(predicate: Predicate, table: HistoryTable) -> Condition:
+    name = predicate.property.name
+    kind = table.columns[name]
+    if predicate.operator is Operator.EXISTS:
+        return f"{name} IS NOT NULL", []
+    value, parameter = predicate.value, f"%s::{kind.postgres}"
+    if kind is ColumnKind.ID:
+        try:
+            value = str(uuid.UUID(str(value)))
+        except ValueError:
+            assert value is not None
+            raise BadFilter(
+                f"{name} is compared with {format_value(value)}, which is not an id.", hint="Write the whole id."
+            ) from None
+    if predicate.operator is Operator.BITAND:
+        return f"({name} & {parameter}) <> 0", [value]
+    # Text is compared by code point, as in every filter and in Spark.
+    collation = ' COLLATE "C"' if kind is ColumnKind.TEXT else ""
+    return f"{name}{collation} {_OPERATORS[predicate.operator]} {parameter}", [value]

@@ -16,9 +16,11 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol
 
 from postroom.adapters import AnySink
@@ -34,7 +36,6 @@ from postroom.messagebox.streams.sink_progress import SinkReport
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.sinks.completion import Completion
 from postroom.spark.sinks.file_sink import FileSinkTarget
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkPort, SinkTask
@@ -302,3 +303,46 @@ def _to_failure(error: Exception) -> PostroomError:
 def _describe(failure: PostroomError, hint: str) -> str:
     """Return the description for operators. ``hint`` is used if the failure has none."""
     return "\n".join(filter(None, (failure.what, failure.why, failure.hint or hint)))[:MAX_DESCRIPTION]
+
+
+class Completion:
+    """Completes the batches of one sink in a thread with its own connection, one batch at a time.
+
+    Leaving the block waits for the last batch. If the process dies before, the next one finds the batch written and
+    completes it."""
+
+    def __init__(self, login: Login, queue: SinkQueue) -> None:
+        self._login = login
+        self._queue = queue
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="complete")
+        self._running: Future[int] | None = None
+
+    def __enter__(self) -> Completion:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._thread.shutdown()
+        if kind is None:
+            self.wait()
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    def start(self, connection: Connection, batch: SinkBatch) -> int:
+        """Record that a batch is written, and start to complete it. Return the number of its messages. Wait for the
+        batch before, and raise its error."""
+        messages = self._queue.set_written(connection, batch)
+        self.wait()
+        self._running = self._thread.submit(self._complete, batch)
+        return messages
+
+    def wait(self) -> None:
+        """Wait until the batch is completed. Raise the error if it is not."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
+
+    def _complete(self, batch: SinkBatch) -> int:
+        with self._login.connect("sink") as connection:
+            return self._queue.complete(connection, batch)

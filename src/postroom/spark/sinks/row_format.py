@@ -1,6 +1,10 @@
 """Convert the messages of a batch to the rows of a sink, with Arrow. All kinds of sinks use the same rows.
 
 A message that cannot be converted is returned with its failure, and does not affect the other messages.
+
+Most messages are simple: their body is UTF-8 and the port has no map. Nothing but the values of the columns is decoded
+of their contexts, and Arrow converts each column as a whole (``convert_rows``). This takes a fifth of the time of
+``RowFormat.convert``, which converts all other messages and decides why a message cannot be converted.
 """
 
 from __future__ import annotations
@@ -10,9 +14,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from operator import attrgetter, itemgetter
+from types import NoneType
+from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
@@ -20,6 +28,7 @@ from postroom.adapters.sink.columns import BODY_COLUMN, FIXED_COLUMNS, SinkColum
 from postroom.adapters.sink.definition import Body
 from postroom.errors import BadValue, DeliveryRefused, MessageFailure, is_environment_error
 from postroom.message import Message
+from postroom.messagebox.streams.sink_batches import SinkRows
 from postroom.system_properties import BTS
 from postroom.values import ValueType
 
@@ -37,6 +46,12 @@ ARROW_TYPES = {
     ValueType.DATETIME: pa.timestamp("us", tz="UTC"),
 }
 _FIXED = (pa.string(), pa.string(), pa.string(), pa.timestamp("us", tz="UTC"))
+#: The originator of a message is not stored in its context.
+_NOT_IN_CONTEXT = frozenset({BTS.OriginatorSID.key, BTS.OriginatorPID.key})
+#: PostgreSQL counts microseconds from the year 2000, and Arrow from 1970.
+_YEAR_2000 = 946_684_800_000_000
+#: Fewer rows are not divided any more to find those that cannot be converted.
+_SMALL = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,3 +242,94 @@ def row_rejection(table: str, why: str) -> DeliveryRefused:
     """Return the failure of a message whose row a table does not accept."""
     hint = "Correct the message or the table, and resume the instance."
     return DeliveryRefused(f"The table {table} rejects the row.", why=why, hint=hint)
+
+
+def has_simple_columns(format: RowFormat) -> bool:
+    """Return True if the columns of the format are in stored contexts and bodies."""
+    return _NOT_IN_CONTEXT.isdisjoint(column.key for column in format.columns)
+
+
+def convert_rows(format: RowFormat, rows: SinkRows) -> tuple[list[pa.RecordBatch], list[int]]:
+    """Return the rows in order, and the numbers of the messages that could not be converted.
+
+    The latter include good messages next to a bad one."""
+    count = len(rows.seqs)
+    try:
+        return ([_convert(format, rows)] if count else []), []
+    except Exception as error:
+        if is_environment_error(error):
+            raise
+        if count <= _SMALL:
+            return [], list(rows.seqs)
+    half = slice(count // 2), slice(count // 2, None)
+    converted = [convert_rows(format, rows.select(itemgetter(part))) for part in half]
+    return [batch for batches, _ in converted for batch in batches], [seq for _, failed in converted for seq in failed]
+
+
+def _convert(format: RowFormat, rows: SinkRows) -> pa.RecordBatch:
+    """Return the rows. Raise an exception if one of the messages cannot be converted."""
+    bodies = cast(Sequence[bytes], rows.bodies)  # simple messages have one; without bodies they are not used
+    keys = (BTS.InterchangeID.key, BTS.MessageType.key, *(column.key for column in format.columns))
+    types = (ValueType.STR, ValueType.STR, *(column.value_type for column in format.columns))
+    values = _read_values(rows.contexts, keys)
+    interchange_ids, message_types, *columns = (
+        _to_array(value_type, column) for column, value_type in zip(values, types, strict=True)
+    )
+    arrays = [pa.array(rows.message_ids, pa.string()), interchange_ids, message_types]
+    times = pa.array(np.array(rows.published_at, np.int64) + _YEAR_2000).cast(pa.timestamp("us", tz="UTC"))
+    arrays += [times, *columns]
+    if format.parsed is not None:
+        parsed = read_lines([to_line(body) for body in bodies], format.parsed)
+        arrays += [parsed.column(name).combine_chunks() for name in format.parsed.names]
+    if format.body == "binary":
+        arrays.append(pa.array(bodies, pa.binary()))
+    elif format.body == "text":
+        arrays.append(pa.array(bodies, pa.binary()).cast(pa.string()))  # it checks the encoding
+    return pa.RecordBatch.from_arrays(arrays, schema=format.schema)
+
+
+def _read_values(contexts: Sequence[str], keys: Sequence[str]) -> list[list[Any]]:
+    """Return for each key the values in the contexts. A promoted value precedes a written one."""
+    names, decode = _make_decoder(tuple(dict.fromkeys(keys)))
+    decoded = list(map(decode, contexts))
+    promoted = list(map(attrgetter("promoted"), decoded))
+    found = []
+    for key in keys:
+        values = list(map(attrgetter(names[key]), promoted))
+        if None in values:
+            written = map(attrgetter(f"written.{names[key]}"), decoded)
+            values = [one if one is not None else other for one, other in zip(values, written, strict=True)]
+        found.append(values)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _make_decoder(keys: tuple[str, ...]) -> tuple[dict[str, str], Callable[[str], Any]]:
+    """Return the attributes of the keys, and a decoder of contexts that skips all other keys."""
+    names = {key: f"value_{number}" for number, key in enumerate(keys)}
+    fields = [(name, Any, None) for name in names.values()]
+    values = msgspec.defstruct("Values", fields, rename={name: key for key, name in names.items()}, gc=False)
+    parts = [(name, values, msgspec.field(default_factory=values)) for name in ("promoted", "written")]
+    return names, msgspec.json.Decoder(msgspec.defstruct("Stored", parts, gc=False)).decode
+
+
+def _check_types(values: Sequence[Any], *allowed: type) -> None:
+    """Raise TypeError if a value has another type. Arrow would convert some of them."""
+    if not set(map(type, values)) <= {*allowed, NoneType}:
+        raise TypeError(f"a value is not {allowed}")
+
+
+def _to_array(value_type: ValueType, values: list[Any]) -> pa.Array:
+    """Return the values of a stored context as a column."""
+    match value_type:
+        case ValueType.DECIMAL:
+            _check_types(values, dict, int)
+            texts = [None if one is None else one["decimal"] if type(one) is dict else str(one) for one in values]
+            return pa.array(texts, pa.string()).cast(ARROW_TYPES[value_type])
+        case ValueType.FLOAT:
+            values = [None if value is None else float(value["float"]) for value in values]
+        case ValueType.DATETIME:
+            values = [None if value is None else datetime.fromisoformat(value["datetime"]) for value in values]
+        case _:
+            _check_types(values, value_type.python_type)
+    return pa.array(values, ARROW_TYPES[value_type])

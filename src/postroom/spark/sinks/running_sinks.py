@@ -26,8 +26,7 @@ from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.ports.send_ports import read_send_ports
 from postroom.processes.backoff import Backoff
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.sinks.completion import Completion
-from postroom.spark.sinks.drain import Drain, SinkWritten
+from postroom.spark.sinks.drain import Completion, Drain, SinkWritten
 from postroom.spark.sinks.writer import SparkWriter
 
 if TYPE_CHECKING:

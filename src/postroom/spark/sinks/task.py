@@ -30,8 +30,7 @@ from postroom.messagebox.streams.sink_batches import CHUNK_MESSAGES, SeqRange, S
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.processes.garbage_collection import delay_garbage_collection
-from postroom.spark.sinks.row_columns import convert_rows, has_simple_columns
-from postroom.spark.sinks.row_format import RowFormat, to_row_failure
+from postroom.spark.sinks.row_format import RowFormat, convert_rows, has_simple_columns, to_row_failure
 from postroom.spark.worker import GRACE, freeze_modules, guard_worker
 
 _log = logging.getLogger(__name__)

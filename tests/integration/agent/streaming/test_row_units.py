@@ -21,7 +21,7 @@ from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.storage.receipts import Progress, read_progress
 from postroom.pipelines.rows.batch import RowOrigin
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.spark.bulk.row_counts import RowCounts
+from postroom.spark.bulk.bulk_files import RowCounts
 from postroom.spark.bulk.row_stream_task import PartitionLimit
 from postroom.spark.bulk.task import BulkTask, Split
 from postroom.spark.worker import close_worker

@@ -14,7 +14,7 @@ from postroom.errors import StateError
 from postroom.messagebox.connection import Login, connect
 from postroom.operations.ports import receive_locations as locations
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.spark.bulk.stream_checkpoint import StreamCheckpoint
+from postroom.spark.bulk.row_stream import StreamCheckpoint
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 

@@ -32,9 +32,8 @@ from postroom.spark import pipeline_process
 from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
-from postroom.spark.metrics import collect_pipeline_metrics
 from postroom.spark.pipeline_once import PipelineOnce
-from postroom.spark.pipeline_process import PipelineProcess
+from postroom.spark.pipeline_process import PipelineProcess, collect_pipeline_metrics
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC

@@ -27,8 +27,7 @@ from postroom.pipelines import Send, components
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.spark.sinks import drain, task
-from postroom.spark.sinks.row_columns import convert_rows
-from postroom.spark.sinks.row_format import RowFormat
+from postroom.spark.sinks.row_format import RowFormat, convert_rows
 from postroom.spark.sinks.task import SinkPort, SinkTask
 from postroom.spark.worker import GRACE
 from tests.integration.spark.sinks.test_steps import make_sink, read_ids

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.errors import BadFilter, DefinitionError
-from postroom.spark.history.history_tables import MESSAGES, QUEUES
-from postroom.spark.history.where import parse_where
+from postroom.spark.history.history_tables import MESSAGES, QUEUES, parse_where
 
 ID = "6f1b2c3d-0000-4000-8000-00000000007d"
 

@@ -15,9 +15,8 @@ from postroom.errors import MessageBoxUnavailable
 from postroom.message import Message
 from postroom.messagebox.streams.sink_batches import SinkRows
 from postroom.properties import Property
-from postroom.spark.sinks import row_columns
-from postroom.spark.sinks.row_columns import convert_rows, has_simple_columns
-from postroom.spark.sinks.row_format import RowFormat
+from postroom.spark.sinks import row_format
+from postroom.spark.sinks.row_format import RowFormat, convert_rows, has_simple_columns
 from postroom.system_properties import BTS
 
 Region = Property("Orders.Region", str)
@@ -89,7 +88,7 @@ def test_only_messages_near_one_that_cannot_be_converted_are_left_out() -> None:
     messages = [Message.of(b"x" if number != 700 else b"\xff") for number in range(1000)]
     rows, failed = convert(make_format({}, "text"), *messages)
     assert 700 in failed
-    assert len(failed) <= row_columns._SMALL
+    assert len(failed) <= row_format._SMALL
     kept = [str(message.message_id) for number, message in enumerate(messages) if number not in failed]
     assert [row["message_id"] for row in rows] == kept
 
@@ -119,7 +118,7 @@ def test_an_environment_error_ends_the_attempt(monkeypatch: pytest.MonkeyPatch) 
     def fail(*_: object) -> None:
         raise MessageBoxUnavailable("away")
 
-    monkeypatch.setattr(row_columns, "_convert", fail)
+    monkeypatch.setattr(row_format, "_convert", fail)
     with pytest.raises(MessageBoxUnavailable):
         convert(make_format({}), Message.of(b""))
 
