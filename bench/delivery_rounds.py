@@ -53,7 +53,7 @@ def add_ports(box: MeasuredBox, count: int = 1) -> list[uuid.UUID]:
 def set_ordered(box: MeasuredBox, ordered: bool) -> None:
     """Make all send ports ordered, or unordered."""
     settings = Jsonb({"ordered": ordered})
-    box.connection.execute("UPDATE send_ports SET settings = settings || %s", (settings,))
+    box.connection.execute("UPDATE send_ports SET definition = definition || %s", (settings,))
 
 
 def set_threads(box: MeasuredBox, count: int) -> None:

@@ -18,7 +18,6 @@ from postroom.adapters import File
 from postroom.adapters.contract import AdapterDefinition
 from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
 from postroom.filters.expression import Filter
-from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
 from postroom.messagebox.configuration.services import set_service_state
@@ -27,7 +26,6 @@ from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
 from postroom.messagebox.subscriptions import create_subscription, deploy_property
 from postroom.messagebox.throttling.load import store_thresholds
-from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.ports.receive_locations import (
     ReceiveLocation,
     build_receive_location,
@@ -85,9 +83,13 @@ class MeasuredBox:
     def _add_location(self, adapter: AdapterDefinition, pipeline: pipelines.ReceivePipeline) -> None:
         (self.home / "in").mkdir(parents=True, exist_ok=True)
         application = self.one("INSERT INTO applications (name, definition) VALUES ('bench', '{}') RETURNING id")
-        port = self.one("INSERT INTO receive_ports (application_id, name) VALUES (%s, 'In') RETURNING id", application)
+        declared = ReceivePortDefinition(name="In")
+        port = self.one(
+            "INSERT INTO receive_ports (application_id, definition) VALUES (%s, %s) RETURNING id",
+            *(application, Jsonb(declared.to_stored())),
+        )
         location = build_receive_location(
-            ReceivePortDefinition(name="In"),
+            declared,
             ReceiveLocationDefinition(name="in", adapter=adapter, pipeline=pipeline, host=self.host.name),
             location_id=uuid.uuid4(),
             port_id=uuid.UUID(str(port)),
@@ -113,11 +115,9 @@ class MeasuredBox:
 
     def make_two_way(self, port: uuid.UUID) -> None:
         """Let the receive location wait for responses, and let this send port publish them."""
-        maps = NO_MAPS.model_dump(mode="json")
-        sent = {"pipeline": PASS_THRU_TRANSMIT.model_dump(mode="json"), "maps": maps}
         received = {"two_way": True, "receive_pipeline": pipelines.PassThrough().model_dump(mode="json")}
-        self.connection.execute("UPDATE receive_locations SET response = %s", (Jsonb(sent),))
-        update = "UPDATE send_ports SET settings = settings || %s WHERE id = %s"
+        self.connection.execute("UPDATE receive_ports SET definition = definition || '{\"two_way\": true}'")
+        update = "UPDATE send_ports SET definition = definition || %s WHERE id = %s"
         self.connection.execute(update, (Jsonb(received), port))
 
     def subscribe(self, number: int, filter: Filter) -> None:

@@ -118,7 +118,8 @@ class MeasuredSinks:
         rmtree(box.home / "lake", ignore_errors=True)
         if box.one("SELECT to_regclass('public.lake')") is not None:
             box.connection.execute("TRUNCATE public.lake")
-        box.connection.execute("UPDATE send_ports SET adapter = %s", (Jsonb(sink.model_dump(mode="json")),))
+        stored = Jsonb({"adapter": sink.model_dump(mode="json")})
+        box.connection.execute("UPDATE send_ports SET definition = definition || %s", (stored,))
         context = Message.of(
             b"",
             promoted={

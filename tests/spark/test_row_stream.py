@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +142,7 @@ def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
     assert before < 200
     # Chunks have another size now, and rows other messages, but not those of the interrupted batch.
     monkeypatch.setattr("postroom.spark.bulk.read_plan.CHUNK_ROWS", 33)
-    query = start(replace(location, pipeline_json={**location.pipeline_json, "body": "csv"}))
+    query = start(location.replace_settings(pipeline={**location.definition["pipeline"], "body": "csv"}))
     assert query.awaitTermination(PATIENCE)
     assert values(box) == Counter([*range(100), *range(1000, 1100)])
     tallies = [progress.observedMetrics[TALLY_METRIC] for progress in query.recentProgress if progress.observedMetrics]

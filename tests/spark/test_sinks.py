@@ -297,7 +297,7 @@ def test_a_send_pipeline_runs_in_the_workers(session: SparkSession, box: Box, lo
     pipeline = Send(pre_assemble=[shout], encode=[components.GzipEncoder(), components.Base64Encoder(line_length=0)])
     add_sink(box, SparkSink("parquet", "lake", body="text"))
     stored = pipeline.pack(tmp_path).model_dump(mode="json")
-    box.change_ports(pipeline=stored)
+    box.set_ports(pipeline=stored)
     (tmp_path / "own.py").unlink()
     box.agent().publish([Message.of(body, promoted={Region: "EU"}) for body in (b"a", b"b")])
     assert drain(session, box, login, tmp_path) == 2
@@ -313,7 +313,7 @@ def test_a_message_that_kills_its_worker_is_suspended_alone(
     to_row = run_path(str(tmp_path / "deadly.py"), run_name="deadly")["to_row"]
     maps = PortMaps.pack([Python(to_row, source="order", target="row")], tmp_path)
     add_sink(box, SparkSink("parquet", "lake"), retry_count=0)
-    box.change_ports(maps=maps.model_dump(mode="json"))
+    box.set_ports(maps=maps.model_dump(mode="json"))
     promoted = {Region: "EU", BTS.MessageType: "order"}
     box.agent().publish([Message.of(body, promoted=promoted) for body in (b"a", b"poison", b"z")])
     assert drain(session, box, login, tmp_path) == 2

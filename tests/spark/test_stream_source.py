@@ -6,7 +6,7 @@ import pickle
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -103,7 +103,7 @@ def test_a_worker_parses_the_definitions_of_a_location_once(login: Login, locati
 
 def test_a_worker_uses_the_new_definitions_of_a_changed_location(login: Login, location: ReceiveLocation) -> None:
     read_task(login, location)
-    changed = replace(location, adapter_json={**location.adapter_json, "archive": "archive"})
+    changed = location.replace_settings(adapter={**location.adapter_json, "archive": "archive"})
     assert read_task(login, changed).location == changed
     assert read_task(login, changed).location.adapter == changed.adapter
     assert read_task(login, location).location == location

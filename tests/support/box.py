@@ -11,8 +11,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from psycopg.types.json import Jsonb
-
 from postroom import adapters, pipelines
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
@@ -29,6 +27,7 @@ from postroom.application import (
     SendPortDefinition,
 )
 from postroom.message import Bytes, Context
+from postroom.messagebox.configuration.endpoints import ReceivePort, store_receive_port
 from postroom.messagebox.configuration.hosts import Host, read_hosts
 from postroom.messagebox.configuration.services import Service, remove_service, store_service
 from postroom.messagebox.connection import Connection, connect
@@ -78,10 +77,10 @@ class Box(Contents):
         name: str = "drop",
         route_failures: bool = False,
     ) -> ReceiveLocation:
-        port_id = self.one(
-            "INSERT INTO receive_ports (application_id, name, route_failures) VALUES (%s, %s, %s) RETURNING id",
-            *(self._application, port, route_failures),
-        )
+        declared = ReceivePortDefinition(name=port, route_failures=route_failures)
+        port_id = uuid.uuid4()
+        stored = ReceivePort(port_id=port_id, name=port, definition=declared.to_stored())
+        store_receive_port(self.connection, stored, self._application)
         location = ReceiveLocationDefinition(
             name=name,
             adapter=adapters.File("in"),
@@ -89,7 +88,7 @@ class Box(Contents):
             host="Default",
         )
         built = build_receive_location(
-            ReceivePortDefinition(name=port, route_failures=route_failures),
+            declared,
             location,
             location_id=uuid.uuid4(),
             port_id=port_id,
@@ -136,24 +135,13 @@ class Box(Contents):
         )
         host_id = self.host(host).host_id
         port = build_send_port(definition, port_id=uuid.uuid4(), host_id=host_id, home=Path())
-        stored = replace(
-            port,
-            filter=filter,
-            uri="null://",
-            adapter_json=adapter or port.adapter_json,
-            backup=None if port.backup is None else replace(port.backup, uri="null://backup"),
-        )
+        stored = replace(port, uri="null://", backup_uri=None if backup is None else "null://backup")
+        stored = stored.replace_settings(filter=filter, adapter=adapter or port.adapter_json)
         store_send_port(self.connection, stored, self._application)
         if state == "started":
             ports.start(self.connection, name)
         elif state == "stopped":
             ports.enlist(self.connection, name)
-
-    def change_ports(self, name: str | None = None, **settings: Any) -> None:
-        """Change stored settings of one send port or of all."""
-        self.connection.execute(
-            "UPDATE send_ports SET settings = settings || %s WHERE name = coalesce(%s, name)", (Jsonb(settings), name)
-        )
 
     def add_group(
         self, name: str, members: Sequence[str], filter: str | None = None, *, state: str = "started"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from psycopg.types.json import Jsonb
-
 from postroom import adapters, pipelines
 from postroom.application.define import complete_rows
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
@@ -29,9 +27,6 @@ def add_bulk_location(
     reader = adapters.SparkReader(format, folder, schema=schema, settle=0.0, **settings)
     assert reader.problems() == []
     rows = complete_rows(pipeline or pipelines.Rows(promote=PROMOTE), reader)
-    location = box.add_location(rows, port=f"{name}In", name=name)
-    box.connection.execute(
-        "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
-        (Jsonb(reader.model_dump(mode="json")), reader.address(Path("/")), location.location_id),
-    )
+    box.add_location(rows, port=f"{name}In", name=name)
+    box.set_locations(name, adapter=reader.model_dump(mode="json"), uri=reader.address(Path("/")))
     return next(location for location in read_receive_locations(box.connection) if location.name == name)

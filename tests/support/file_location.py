@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from psycopg.types.json import Jsonb
-
 from postroom import adapters, pipelines
 from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
@@ -28,7 +26,7 @@ def add_file_location(
     trusted_senders: bool = False,
 ) -> ReceiveLocation:
     """Add a location of the default host that receives files from `folder`."""
-    location = box.add_location(
+    box.add_location(
         pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name, route_failures=route_failures
     )
     adapter = adapters.File(
@@ -40,8 +38,5 @@ def add_file_location(
         private_folder=private_folder,
         trusted_senders=trusted_senders,
     )
-    box.connection.execute(
-        "UPDATE receive_locations SET adapter = %s, uri = %s WHERE id = %s",
-        (Jsonb(adapter.model_dump(mode="json")), adapter.address(Path("/")), location.location_id),
-    )
+    box.set_locations(name, adapter=adapter.model_dump(mode="json"), uri=adapter.address(Path("/")))
     return next(location for location in read_receive_locations(box.connection) if location.name == name)

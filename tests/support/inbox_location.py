@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from psycopg.types.json import Jsonb
-
 from postroom import adapters, pipelines
 from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
@@ -19,12 +17,9 @@ def add_inbox_location(
     adapter: adapters.HttpReceive | None = None,
 ) -> ReceiveLocation:
     """Add an HTTP location of an existing host."""
-    location = box.add_location(pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)
+    box.add_location(pipeline or pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)
     declared = adapter or adapters.HttpReceive("/orders", port=8080)
-    box.connection.execute(
-        "UPDATE receive_locations SET adapter = %s, uri = 'http://127.0.0.1:8080/orders' WHERE id = %s",
-        (Jsonb(declared.model_dump(mode="json")), location.location_id),
-    )
+    box.set_locations(name, adapter=declared.model_dump(mode="json"), uri="http://127.0.0.1:8080/orders")
     if host != "Default":
         box.move_service(name, box.host(host))
     return next(location for location in read_receive_locations(box.connection) if location.name == name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-from psycopg.types.json import Jsonb
 
 from postroom import adapters, pipelines
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
@@ -49,10 +48,7 @@ def add_polled_location(
     box: Box, adapter: adapters.AdapterDefinition, *, name: str = "rows", kind: str | None = None
 ) -> ReceiveLocation:
     """Add a receive location for orders in JSON. ``kind`` replaces the kind of the adapter."""
-    location = box.add_location(pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)
+    box.add_location(pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)
     stored = adapter.model_dump(mode="json") | ({} if kind is None else {"kind": kind})
-    box.connection.execute(
-        "UPDATE receive_locations SET adapter = %s, uri = 'postgresql://erp' WHERE id = %s",
-        (Jsonb(stored), location.location_id),
-    )
+    box.set_locations(name, adapter=stored, uri="postgresql://erp")
     return next(location for location in read_receive_locations(box.connection) if location.name == name)

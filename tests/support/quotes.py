@@ -82,9 +82,8 @@ class Quotes:
             f'<xsl:output omit-xml-declaration="yes"/>{stylesheet}</xsl:stylesheet>'
         )
         packed = PortMaps.pack([maps.Xslt("price.xsl", source="price", target="answer")], folder)
-        assert self.location.response_json is not None
-        response = {**self.location.response_json, "maps": packed.model_dump(mode="json")}
-        self.location = replace(self.location, response_json=response)
+        port = {**self.location.port, "response_maps": packed.model_dump(mode="json")}
+        self.location = replace(self.location, port=port)
 
     def count_waiting(self) -> int:
         waiting = "SELECT count(*) FROM subscriptions WHERE instance_id IS NOT NULL AND removed_at IS NULL"

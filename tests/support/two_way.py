@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from psycopg.types.json import Jsonb
-
 from postroom import pipelines
 from postroom.adapters import AdapterDefinition, Attempt
 from postroom.adapters.contract import ReceivedResponse
 from postroom.maps.port_maps import NO_MAPS
 from postroom.message import Bytes, Context, Message
 from postroom.pipelines import ReceivePipeline
-from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.system_properties import HTTP
 from tests.support.box import Box
@@ -43,13 +40,12 @@ class AnsweringAdapter(RecordingAdapter):
 def make_two_way(box: Box, port: str, pipeline: ReceivePipeline | None = None) -> None:
     """Make a send port a solicit-response port."""
     definition = pipeline or pipelines.PassThrough()
-    box.change_ports(port, two_way=True, receive_pipeline=definition.model_dump(mode="json"))
+    box.set_ports(port, two_way=True, receive_pipeline=definition.model_dump(mode="json"))
 
 
 def make_location_two_way(box: Box, location: ReceiveLocation) -> ReceiveLocation:
     """Make a receive location one of a request-response receive port."""
     box.connection.execute(
-        "UPDATE receive_locations SET response = %s WHERE name = %s",
-        (Jsonb({"pipeline": PASS_THRU_TRANSMIT.model_dump(mode="json"), "maps": NO_RESPONSE_MAPS}), location.name),
+        "UPDATE receive_ports SET definition = definition || '{\"two_way\": true}' WHERE id = %s", (location.port_id,)
     )
     return next(found for found in read_receive_locations(box.connection) if found.name == location.name)

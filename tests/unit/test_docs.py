@@ -210,11 +210,10 @@ def test_the_table_lists_the_properties_that_the_engine_sets() -> None:
     location = ReceiveLocation(
         location_id=uuid.uuid4(),
         name="drop",
+        definition={"adapter": {"kind": "file"}},
         port_id=uuid.uuid4(),
-        port_name="OrdersIn",
+        port={"name": "OrdersIn"},
         host_id=1,
-        adapter_json={"kind": "file"},
-        pipeline_json={"kind": "json"},
         uri="file:///in",
         enabled=True,
     )

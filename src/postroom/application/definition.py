@@ -54,6 +54,10 @@ class _Definition(BaseModel):
 class _Positioned(_Definition):
     position: SourcePosition = Field(default=SourcePosition(), exclude=True, repr=False)
 
+    def to_stored(self) -> dict[str, Any]:
+        """Return the definition as JSON values."""
+        return self.model_dump(mode="json")
+
 
 def _read_property(source: object) -> Property:
     if isinstance(source, Property):
@@ -112,7 +116,7 @@ class ReceiveLocationDefinition(_Positioned):
 
 
 class ReceivePortDefinition(_Positioned):
-    """A receive port with its locations. The first location is the primary location (ORS-07)."""
+    """A receive port with its locations."""
 
     name: str
     route_failures: bool = False
@@ -122,6 +126,10 @@ class ReceivePortDefinition(_Positioned):
     send_pipeline: Send = PASS_THRU_TRANSMIT
     response_maps: PortMaps = NO_MAPS
     locations: tuple[ReceiveLocationDefinition, ...] = ()
+
+    def to_stored(self) -> dict[str, Any]:
+        """Return the definition as JSON values, without the locations: each of them is stored, too."""
+        return self.model_dump(mode="json", exclude={"locations"})
 
 
 class SendPortSettings(TransportSettings):
@@ -228,10 +236,6 @@ class ApplicationDefinition(_Positioned):
         known = [*SYSTEM_PROPERTIES.values(), *map(_read_property, properties)]
         filtered = {field: [_with_filter(port, known) for port in listed] for field, listed in declared.items()}
         return {**source, **filtered}
-
-    def to_stored(self) -> dict[str, Any]:
-        """Return the definition as JSON values."""
-        return self.model_dump(mode="json")
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> ApplicationDefinition:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from postroom.adapters import AdapterDefinition
 from postroom.adapters.kinds import get_adapter_type
@@ -17,21 +17,32 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """A stored receive location or send port. Its definitions are parsed once, at their first use.
+    """A stored receive location or send port. Each part of its definition is parsed once, at its first use.
 
-    A definition that this version cannot parse raises an error where it is used, and does not affect other endpoints.
-    Only the stored JSON is pickled: a Spark task parses it again in its worker.
+    A part that this version cannot parse raises an error where it is used, and does not affect other endpoints. Only
+    the stored JSON is pickled: a Spark task parses it again in its worker.
     """
 
     what: ClassVar[str]
 
     name: str
-    adapter_json: dict[str, Any]
-    """Contains only the kind for logins that may not read the adapter's settings."""
-    maps_json: dict[str, Any] = field(default_factory=dict)
-    """The maps of the port. A receive location has the maps of its receive port."""
-    response_json: dict[str, Any] | None = None
-    """How responses are processed. None if the port is one-way."""
+    definition: dict[str, Any]
+    """The stored definition. The adapter has only its kind for logins that may not read its settings."""
+    uri: str
+
+    def replace_settings(self, **settings: Any) -> Self:
+        """Return the endpoint with other stored settings."""
+        return replace(self, definition={**self.definition, **settings})
+
+    @property
+    def port_definition(self) -> dict[str, Any]:
+        """The stored definition of the port, which has the maps, and processes the responses."""
+        return self.definition
+
+    @property
+    def adapter_json(self) -> dict[str, Any]:
+        stored: dict[str, Any] = self.definition["adapter"]
+        return stored
 
     @property
     def adapter_kind(self) -> str:
@@ -44,20 +55,19 @@ class Endpoint:
 
     @cached_property
     def has_maps(self) -> bool:
-        return bool(self.maps_json.get("maps"))
+        return bool(self.port_definition["maps"].get("maps"))
 
     @cached_property
     def maps(self) -> PortMaps:
-        return self._parse(load_maps, self.maps_json)
+        return self._parse(load_maps, self.port_definition["maps"])
 
     @property
     def is_two_way(self) -> bool:
-        return self.response_json is not None
+        return bool(self.port_definition["two_way"])
 
     @cached_property
     def response_maps(self) -> PortMaps:
-        """The maps of responses, if the port is two-way."""
-        return self._parse(load_maps, (self.response_json or {}).get("maps", {}))
+        return self._parse(load_maps, self.port_definition["response_maps"])
 
     def _parse(self, load: Callable[[dict[str, Any]], _T], stored: dict[str, Any]) -> _T:
         try:

@@ -20,9 +20,9 @@ def find_missing_secrets(
     for port in read_send_ports(connection, host_id=host_id):
         if in_spark is None or port.adapter_type.is_sink == in_spark:
             adapters = [transport.adapter_json for transport in port.transports]
-            uses.append((f"send port {port.name}", [*adapters, port.pipeline_json]))
+            uses.append((f"send port {port.name}", [*adapters, port.definition["pipeline"]]))
     for location in read_receive_locations(connection, host_id=host_id):
         is_selected = in_spark is None or location.adapter_type.reads_rows == in_spark
         adapter = location.adapter_json if is_selected else None
-        uses.append((f"receive location {location.name}", [adapter, location.pipeline_json]))
+        uses.append((f"receive location {location.name}", [adapter, location.definition["pipeline"]]))
     return [f"{name}: {error.what}" for name, definition in uses for error in find_unavailable(definition)]

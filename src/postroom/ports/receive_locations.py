@@ -27,16 +27,30 @@ class ReceiveLocation(Endpoint):
 
     location_id: uuid.UUID
     port_id: uuid.UUID
-    port_name: str
+    port: dict[str, Any]
+    """The stored definition of its receive port."""
     host_id: int
-    pipeline_json: dict[str, Any]
-    uri: str
     enabled: bool
-    route_failures: bool = False
-    """True if failures are published instead of suspended. A setting of the receive port."""
-    authentication: str = "none"
-    """What happens to unauthenticated messages: none (accept), drop, or keep (suspend)."""
     schedule: Schedule | None = None
+    """The schedule that is declared, or that the operator has set."""
+
+    @property
+    def port_definition(self) -> dict[str, Any]:
+        return self.port
+
+    @property
+    def port_name(self) -> str:
+        return str(self.port["name"])
+
+    @property
+    def route_failures(self) -> bool:
+        """True if failures are published instead of suspended."""
+        return bool(self.port["route_failures"])
+
+    @property
+    def authentication(self) -> str:
+        """What happens to unauthenticated messages: none (accept), drop, or keep (suspend)."""
+        return str(self.port["authentication"])
 
     @cached_property
     def adapter(self) -> AdapterDefinition:
@@ -54,13 +68,12 @@ class ReceiveLocation(Endpoint):
 
     @cached_property
     def pipeline(self) -> ReceivePipeline:
-        return self._parse(load_pipeline, self.pipeline_json)
+        return self._parse(load_pipeline, self.definition["pipeline"])
 
     @cached_property
     def send_pipeline(self) -> Send:
-        """The pipeline of responses. The receive port is two-way."""
-        assert self.response_json is not None
-        return self._parse(load_send_pipeline, self.response_json["pipeline"])
+        """The pipeline of responses, if the receive port is two-way."""
+        return self._parse(load_send_pipeline, self.port["send_pipeline"])
 
     @property
     def response_timeout(self) -> float:
@@ -94,24 +107,15 @@ def build_receive_location(
     home: Path,
 ) -> ReceiveLocation:
     """Return a receive location as a host reads it after its deployment. Relative paths are relative to ``home``."""
-    response = {
-        "pipeline": port.send_pipeline.model_dump(mode="json"),
-        "maps": port.response_maps.model_dump(mode="json"),
-    }
     return ReceiveLocation(
         location_id=location_id,
         name=location.name,
-        port_id=port_id,
-        port_name=port.name,
-        host_id=host_id,
-        adapter_json=location.adapter.model_dump(mode="json"),
-        pipeline_json=location.pipeline.model_dump(mode="json"),
-        maps_json=port.maps.model_dump(mode="json"),
-        response_json=response if port.two_way else None,
+        definition=location.to_stored(),
         uri=location.adapter.address(home),
+        port_id=port_id,
+        port=port.to_stored(),
+        host_id=host_id,
         enabled=location.enabled,
-        route_failures=port.route_failures,
-        authentication=port.authentication,
         schedule=location.schedule,
     )
 
@@ -124,11 +128,7 @@ def store_receive_location(connection: Connection, location: ReceiveLocation) ->
         id=location.location_id,
         port_id=location.port_id,
         host_id=location.host_id,
-        name=location.name,
-        adapter=location.adapter_json,
-        pipeline=location.pipeline_json,
-        maps=location.maps_json,
-        response=location.response_json,
+        definition=location.definition,
         uri=location.uri,
         enabled=location.enabled,
         schedule=schedule_to_json(location.schedule),

@@ -283,10 +283,8 @@ def apply_pipeline(box: Box, case: Case, stage: str | None, *, mapped: bool) -> 
     maps = [
         ToInvoice(source=case.message_type, target="invoice", word=REJECTED_WORD if stage == "map" else UNUSED_WORD)
     ]
-    box.set_locations(
-        pipeline=build_pipeline(case, stage).model_dump(mode="json"),
-        maps=PortMaps(maps=maps).model_dump(mode="json") if mapped else {},
-    )
+    box.set_locations(pipeline=build_pipeline(case, stage).model_dump(mode="json"))
+    box.set_receive_ports(maps=PortMaps(maps=maps if mapped else []).model_dump(mode="json"))
     [location] = read_receive_locations(box.connection)
     return location
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import sql
 from psycopg.types.json import Jsonb
@@ -13,6 +13,9 @@ from psycopg.types.json import Jsonb
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.ports.send_ports import SendPort, read_send_ports
 from tests.support.contents.statements import Statements
+
+#: The columns of ports and locations that are no part of a definition.
+_COLUMNS = {"host_id", "uri", "backup_uri", "enabled", "schedule", "state", "subscription_id"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +68,14 @@ class Configuration(Statements):
 
     def set_ports(self, name: str | None = None, **columns: Any) -> None:
         """Change what is stored of one send port or of all. It need not be valid."""
-        self._set("send_ports", name, columns)
+        self._set_artifacts("send_ports", name, columns)
 
     def merge_port(self, name: str | None = None, *, adapter: dict[str, Any]) -> None:
         """Change settings of the adapter of one send port or of all."""
         self.connection.execute(
-            "UPDATE send_ports SET adapter = adapter || %s WHERE name = coalesce(%s, name)", (Jsonb(adapter), name)
+            "UPDATE send_ports SET definition = jsonb_set(definition, '{adapter}', definition -> 'adapter' || %s)"
+            " WHERE name = coalesce(%s, name)",
+            (Jsonb(adapter), name),
         )
 
     def move_port(self, name: str, host_id: int) -> None:
@@ -83,7 +88,7 @@ class Configuration(Statements):
 
     def set_locations(self, name: str | None = None, **columns: Any) -> None:
         """Change what is stored of one receive location or of all. It need not be valid."""
-        self._set("receive_locations", name, columns)
+        self._set_artifacts("receive_locations", name, columns)
         if "host_id" in columns:
             self.connection.execute(
                 "UPDATE services SET host_id = %s WHERE kind = 'location' AND name = coalesce(%s, name)",
@@ -95,14 +100,32 @@ class Configuration(Statements):
     ) -> None:
         """Change settings of the adapter and the pipeline of one receive location or of all."""
         self.connection.execute(
-            "UPDATE receive_locations SET adapter = adapter || %s, pipeline = pipeline || %s"
+            "UPDATE receive_locations SET definition = definition || jsonb_build_object("
+            "'adapter', definition -> 'adapter' || %s, 'pipeline', definition -> 'pipeline' || %s)"
             " WHERE name = coalesce(%s, name)",
             (Jsonb(adapter or {}), Jsonb(pipeline or {}), name),
         )
 
     def set_authentication(self, authentication: str) -> None:
         """Change the authentication of all receive ports."""
-        self.connection.execute("UPDATE receive_ports SET authentication = %s", (authentication,))
+        self.set_receive_ports(authentication=authentication)
+
+    def set_receive_ports(self, **settings: Any) -> None:
+        """Change settings of all receive ports."""
+        self._set_artifacts("receive_ports", None, settings)
+
+    def _set_artifacts(self, table: LiteralString, name: str | None, values: dict[str, Any]) -> None:
+        """Change columns, and settings of the stored definition, of the row of that name or of all rows."""
+        settings = {key: value for key, value in values.items() if key not in _COLUMNS}
+        columns = {key: value for key, value in values.items() if key in _COLUMNS}
+        if columns:
+            self._set(table, name, columns)
+        self.connection.execute(
+            sql.SQL("UPDATE {} SET definition = definition || %s WHERE name = coalesce(%s, name)").format(
+                sql.Identifier(table)
+            ),
+            (Jsonb(settings), name),
+        )
 
     def add_host_property(self, host_id: int, key: str, value: str) -> None:
         """Give a host a property that messages can require."""

@@ -11,35 +11,29 @@ from typing import Any
 import pytest
 
 from postroom import adapters, pipelines
-from postroom.application.definition import SendPortSettings
+from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
 from postroom.errors import DefinitionError
 from postroom.maps.port_maps import NO_MAPS
-from postroom.ports.receive_locations import ReceiveLocation
-from postroom.ports.send_ports import SendPort
+from postroom.ports.receive_locations import build_receive_location
+from postroom.ports.send_ports import build_send_port
 from tests.support.setting_files import find_setting_files
 
 FILE = adapters.File("in", order="name")
 JSON = pipelines.Json(split="orders")
 
-LOCATION = ReceiveLocation(
+LOCATION = build_receive_location(
+    ReceivePortDefinition(name="OrdersIn"),
+    ReceiveLocationDefinition(name="drop", adapter=FILE, pipeline=JSON, host="Main"),
     location_id=uuid.uuid4(),
-    name="drop",
     port_id=uuid.uuid4(),
-    port_name="OrdersIn",
     host_id=1,
-    adapter_json=FILE.model_dump(mode="json"),
-    pipeline_json=JSON.model_dump(mode="json"),
-    uri="file:///in",
-    enabled=True,
+    home=Path(),
 )
-PORT = SendPort(
+PORT = build_send_port(
+    SendPortDefinition(name="Europe", adapter=adapters.Null(), host="Main"),
     port_id=uuid.uuid4(),
-    name="Europe",
     host_id=1,
-    transport_id=uuid.uuid4(),
-    adapter_json=adapters.Null().model_dump(mode="json"),
-    uri="null:",
-    settings=SendPortSettings(),
+    home=Path(),
 )
 
 
@@ -67,29 +61,30 @@ def test_only_the_stored_json_is_pickled() -> None:
 @pytest.mark.parametrize(
     ("changes", "read", "field"),
     [
-        ({"adapter_json": {"kind": "carrier pigeon"}}, "adapter", "carrier pigeon"),
-        ({"adapter_json": adapters.Null().model_dump(mode="json")}, "adapter", "null"),
-        ({"adapter_json": {**LOCATION.adapter_json, "settle": "soon"}}, "adapter", "settle"),
-        ({"adapter_json": {**LOCATION.adapter_json, "speed": 5}}, "adapter", "speed"),
-        ({"pipeline_json": {"kind": "telex"}}, "pipeline", "telex"),
-        ({"pipeline_json": {**LOCATION.pipeline_json, "split": 5}}, "pipeline", "split"),
-        ({"maps_json": {"maps": [{"a": 1}]}}, "maps", "maps"),
+        ({"adapter": {"kind": "carrier pigeon"}}, "adapter", "carrier pigeon"),
+        ({"adapter": adapters.Null().model_dump(mode="json")}, "adapter", "null"),
+        ({"adapter": {**LOCATION.adapter_json, "settle": "soon"}}, "adapter", "settle"),
+        ({"adapter": {**LOCATION.adapter_json, "speed": 5}}, "adapter", "speed"),
+        ({"pipeline": {"kind": "telex"}}, "pipeline", "telex"),
+        ({"pipeline": {**LOCATION.definition["pipeline"], "split": 5}}, "pipeline", "split"),
+        ({"maps": {"maps": [{"a": 1}]}}, "maps", "maps"),
     ],
 )
 def test_an_unreadable_location_is_reported_with_the_field(changes: Any, read: str, field: str) -> None:
+    changed = replace(LOCATION.replace_settings(**changes), port={**LOCATION.port, **changes})
     with pytest.raises(DefinitionError) as refused:
-        getattr(replace(LOCATION, **changes), read)
+        getattr(changed, read)
     assert refused.value.what == "The stored definition of the receive location 'drop' cannot be read."
     assert field in refused.value.why
 
 
 def test_an_unreadable_port_is_reported() -> None:
     with pytest.raises(DefinitionError, match="send port 'Europe'"):
-        _ = replace(PORT, adapter_json=adapters.HttpReceive("/", port=80).model_dump(mode="json")).adapter
+        _ = PORT.replace_settings(adapter=adapters.HttpReceive("/", port=80).model_dump(mode="json")).adapter
 
 
 def test_the_adapter_type_needs_no_settings() -> None:
-    lake = replace(PORT, adapter_json={"kind": "spark_sink"})
+    lake = PORT.replace_settings(adapter={"kind": "spark_sink"})
     assert lake.adapter_type.is_sink
     assert not lake.adapter_type.is_dynamic
 

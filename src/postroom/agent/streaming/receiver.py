@@ -132,7 +132,7 @@ class Receiver:
         fails_as_a_whole = not chunks[0].recoverable
         if fails_as_a_whole:
             # The caller routes or suspends the failure, because the message is in the MessageBox already.
-            location = replace(location, route_failures=False)
+            location = replace(location, port={**location.port, "route_failures": False})
 
         def make_batch(_: Matcher) -> DocumentBatch:
             batch = DocumentBatch(

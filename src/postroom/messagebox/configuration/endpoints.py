@@ -1,17 +1,18 @@
-"""Stores and reads the rows of receive locations and send ports. Their definitions are JSON here."""
+"""Stores and reads receive ports, receive locations and send ports. Their definitions are JSON here."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal
 
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from postroom.messagebox.configuration.services import Service, store_service
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connection, read_records, read_value
 from postroom.messagebox.statements import statement
 
 
@@ -23,9 +24,17 @@ class PortState(IntEnum):
     STARTED = 3
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReceivePort:
+    port_id: uuid.UUID
+    name: str
+    definition: dict[str, Any]
+    """As it is stored, without its locations."""
+
+
 def read_receive_location_rows(connection: Connection, *, host_id: int | None) -> list[dict[str, Any]]:
     """Return the receive locations of one host or of all hosts, by name."""
-    query = _with_adapter(connection, "receive_locations")
+    query = _with_definition(connection, "receive_locations")
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(query, {"host_id": host_id}).fetchall()
 
@@ -45,7 +54,7 @@ def read_send_port_rows(
     connection: Connection, *, host_id: int | None, ids: Sequence[uuid.UUID] | None
 ) -> list[dict[str, Any]]:
     """Return the send ports of one host or of all hosts, or those with these ids, by name."""
-    query = _with_adapter(connection, "send_ports")
+    query = _with_definition(connection, "send_ports")
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(query, {"host_id": host_id, "ids": ids}).fetchall()
 
@@ -66,12 +75,63 @@ def _to_json(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: Jsonb(value) if isinstance(value, dict) else value for name, value in columns.items()}
 
 
-def _with_adapter(connection: Connection, table: str) -> str:
+def _with_definition(connection: Connection, table: str) -> str:
     """Return the statement that reads ports or locations. Operators get only the kinds of adapters."""
-    row = connection.execute(
-        "SELECT has_column_privilege(%s::text, 'adapter', 'select')", (f"management.{table}",)
-    ).fetchone()
-    adapter, backup = "jsonb_build_object('kind', adapter_kind)", "jsonb_build_object('kind', backup_kind)"
-    if row is not None and row[0]:
-        adapter, backup = "adapter", "backup_adapter"
-    return statement(f"queries/read_{table}").replace("__ADAPTER__", adapter).replace("__BACKUP_ADAPTER__", backup)
+    column = "definition" if can_read_definitions(connection, table) else "redacted"
+    return statement(f"queries/read_{table}").replace("__DEFINITION__", column)
+
+
+def can_read_definitions(connection: Connection, table: str) -> bool:
+    """Return True if the login may read the settings of adapters. Operators may not."""
+    arguments = (f"management.{table}",)
+    return bool(read_value(connection, "SELECT has_column_privilege(%s::text, 'definition', 'select')", *arguments))
+
+
+def read_receive_ports(connection: Connection, application: str) -> dict[str, ReceivePort]:
+    """Return the receive ports of an application, by name."""
+    ports = read_records(connection, ReceivePort, statement("queries/read_receive_ports"), (application,))
+    return {port.name: port for port in ports}
+
+
+def store_receive_port(connection: Connection, port: ReceivePort, application_id: uuid.UUID) -> None:
+    arguments = (port.port_id, application_id, Jsonb(port.definition))
+    connection.execute(statement("queries/store_receive_port"), arguments)
+
+
+def delete_receive_port(connection: Connection, name: str) -> None:
+    connection.execute("DELETE FROM receive_ports WHERE name = %s", (name,))
+
+
+def read_send_port_names(connection: Connection, application: str) -> set[str]:
+    """Return the names of the send ports of an application."""
+    return {name for (name,) in connection.execute(statement("queries/list_send_port_names"), (application,))}
+
+
+def delete_send_port(connection: Connection, port_id: uuid.UUID) -> None:
+    """Delete a send port without a subscription. Its postponed messages are due, so that its host finds out."""
+    connection.execute("DELETE FROM send_ports WHERE id = %s", (port_id,))
+    release_postponed(connection, port_id)
+
+
+def release_postponed(connection: Connection, port_id: uuid.UUID) -> None:
+    """Let the postponed messages of a send port be due, so that its host decides again when it sends them."""
+    connection.execute("SELECT release_postponed(%s)", (port_id,))
+
+
+def delete_receive_location(connection: Connection, location_id: uuid.UUID) -> None:
+    """Delete a receive location that has no unfinished files."""
+    connection.execute("DELETE FROM receive_locations WHERE id = %s", (location_id,))
+
+
+def rename_services(
+    connection: Connection, kind: Literal["send port", "location"], names: Mapping[str, uuid.UUID]
+) -> None:
+    """Give send ports or receive locations new names. They get a temporary name first, because two of them may swap
+    their names."""
+    table = "send_ports" if kind == "send port" else "receive_locations"
+    rename = f"UPDATE {table} SET definition = jsonb_set(definition, '{{name}}', to_jsonb(%s::text)) WHERE id = %s"
+    for id in names.values():
+        connection.execute(rename, (str(id), id))
+    for name, id in names.items():
+        connection.execute(rename, (name, id))
+        connection.execute("SELECT rename_service(%s, %s)", (id, name))

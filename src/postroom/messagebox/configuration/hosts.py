@@ -205,3 +205,8 @@ def get_publishing_host(connection: Connection, name: str | None) -> Host:
         if host.is_default:
             return host
     raise StateError("The MessageBox has no hosts yet.", hint="Run 'postroom apply APP' first.")
+
+
+def can_create_hosts(connection: Connection) -> bool:
+    """Return True if the login may create hosts."""
+    return bool(read_value(connection, "SELECT has_table_privilege('messagebox.hosts', 'INSERT')"))

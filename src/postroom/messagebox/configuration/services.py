@@ -12,6 +12,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 
+from postroom.errors import LockTimeout
 from postroom.messagebox.connection import Connection, read_records, read_value
 from postroom.messagebox.statements import statement
 
@@ -67,3 +68,13 @@ def read_removed_services(connection: Connection) -> list[Service]:
 def finish_backlog(connection: Connection, service_id: uuid.UUID) -> None:
     """Note that nothing is to be done any more with the instances of a removed service."""
     connection.execute("UPDATE services SET backlog = 'keep' WHERE id = %s", (service_id,))
+
+
+def lock_receive_location(connection: Connection, location_id: uuid.UUID) -> bool:
+    """Lock a location against new files until the transaction ends. Return False if it is claiming files now."""
+    try:
+        with connection.transaction():
+            connection.execute("SELECT FROM services WHERE id = %s FOR UPDATE NOWAIT", (location_id,))
+    except LockTimeout:
+        return False
+    return True

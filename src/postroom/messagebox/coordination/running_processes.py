@@ -86,6 +86,12 @@ def change_routing(connection: Connection) -> None:
     connection.execute("SELECT change_routing()")
 
 
+def lock_deployment(connection: Connection) -> None:
+    """Lock the routing exclusively until the transaction ends, without a new version: deployments are serialised, and
+    no port changes its state meanwhile."""
+    connection.execute("SELECT pg_advisory_xact_lock(7001, 0)")
+
+
 def report_configuration(connection: Connection, process_id: int, version: int) -> None:
     """Report that a process uses the configuration of this routing version or a later one."""
     connection.execute(

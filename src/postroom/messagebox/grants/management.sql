@@ -16,6 +16,10 @@ ALTER TABLE management.receive_locations ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON management.receive_locations;
 CREATE POLICY own_locations ON management.receive_locations FOR SELECT TO __HOSTS_ROLE__
     USING (id = ANY ((SELECT messagebox.own_services())::uuid[]));
+ALTER TABLE management.receive_ports ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_receive_ports ON management.receive_ports;
+CREATE POLICY own_receive_ports ON management.receive_ports FOR SELECT TO __HOSTS_ROLE__
+    USING (id IN (SELECT receive_port_id FROM management.receive_locations));
 
 -- Administrators write what a deployment writes.
 GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, management.receive_ports,
@@ -40,12 +44,12 @@ BEGIN
         SELECT c.table_name, string_agg(quote_ident(c.column_name), ', ') AS names
           FROM information_schema.columns c
          WHERE c.table_schema = 'management' AND c.table_name IN ('send_ports', 'receive_locations')
-           AND c.column_name NOT IN ('adapter', 'backup_adapter')
+           AND c.column_name <> 'definition'
          GROUP BY 1
     LOOP
         EXECUTE format('GRANT SELECT (%s) ON management.%I TO %I', shown.names, shown.table_name, '__OPERATORS_ROLE__');
     END LOOP;
-    FOREACH protected IN ARRAY ARRAY['send_ports', 'receive_locations', 'orchestrations'] LOOP
+    FOREACH protected IN ARRAY ARRAY['send_ports', 'receive_ports', 'receive_locations', 'orchestrations'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON management.%I', protected);
         EXECUTE format('CREATE POLICY administrators ON management.%I TO %I USING (true) WITH CHECK (true)', protected,
                        '__ADMINISTRATORS_ROLE__');

@@ -1,3 +1,3 @@
--- Store a receive port as declared. Index: receive_ports by name.
-INSERT INTO receive_ports (id, application_id, name, route_failures, authentication) VALUES (%s, %s, %s, %s, %s)
-ON CONFLICT (name) DO UPDATE SET route_failures = excluded.route_failures, authentication = excluded.authentication
+-- Store a receive port as declared. An existing one keeps its id. Index: receive_ports by name.
+INSERT INTO receive_ports (id, application_id, definition) VALUES (%s, %s, %s)
+ON CONFLICT (name) DO UPDATE SET definition = excluded.definition

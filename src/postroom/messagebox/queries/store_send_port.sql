@@ -1,11 +1,9 @@
 -- Store a send port as declared. An existing send port keeps its ids, its state and its subscription. A new one is
 -- bound.
 -- Index: send_ports (name).
-INSERT INTO send_ports (id, application_id, host_id, name, transport_id, settings, adapter, uri, backup_adapter,
-                        backup_uri)
-VALUES (%(id)s, %(application_id)s, %(host_id)s, %(name)s, %(transport_id)s, %(settings)s, %(adapter)s, %(uri)s,
-        %(backup_adapter)s, %(backup_uri)s)
+INSERT INTO send_ports (id, application_id, host_id, transport_id, definition, uri, backup_uri)
+VALUES (%(id)s, %(application_id)s, %(host_id)s, %(transport_id)s, %(definition)s, %(uri)s, %(backup_uri)s)
     ON CONFLICT (name) DO UPDATE
-       SET host_id = excluded.host_id, settings = excluded.settings, adapter = excluded.adapter, uri = excluded.uri,
-           backup_adapter = excluded.backup_adapter, backup_uri = excluded.backup_uri
+       SET host_id = excluded.host_id, definition = excluded.definition, uri = excluded.uri,
+           backup_uri = excluded.backup_uri
 RETURNING id, (SELECT a.name FROM applications a WHERE a.id = send_ports.application_id), name, host_id, two_way

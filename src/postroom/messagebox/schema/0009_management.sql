@@ -37,16 +37,14 @@ CREATE TABLE management.applications (
     applied_at  timestamptz NOT NULL DEFAULT now()
 );
 
--- Receive ports: one or more receive locations with the same settings.
+-- The definition of an artifact is what its application declares, as JSON. Generated columns are what SQL needs of it.
+
+-- Receive ports: one or more receive locations with the same settings. A host reads those of its receive locations.
 CREATE TABLE management.receive_ports (
     id              uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     application_id  uuid NOT NULL REFERENCES management.applications,
-    name            text NOT NULL UNIQUE,
-    -- Publish an error message instead of suspending (FMR-01).
-    route_failures  boolean NOT NULL DEFAULT false,
-    -- An unauthenticated message is dropped, or suspended (keep).
-    authentication  text NOT NULL DEFAULT 'none'
-                    CHECK (authentication IN ('none', 'drop', 'keep'))
+    definition      jsonb NOT NULL,                                 -- without its locations
+    name            text NOT NULL UNIQUE GENERATED ALWAYS AS (definition ->> 'name') STORED
 );
 
 -- Receive locations: where and how a receive port receives messages. A host reads only its own receive locations.
@@ -54,14 +52,12 @@ CREATE TABLE management.receive_locations (
     id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     receive_port_id  uuid NOT NULL REFERENCES management.receive_ports ON DELETE CASCADE,
     host_id          smallint NOT NULL,
-    name             text NOT NULL UNIQUE,
-    adapter          jsonb NOT NULL,
-    adapter_kind     text GENERATED ALWAYS AS (adapter ->> 'kind') STORED,   -- for those who may not read the adapter
-    pipeline         jsonb NOT NULL,
-    -- Maps of the receive port, with the files they need.
-    maps             jsonb NOT NULL DEFAULT '{"maps": [], "files": {}}',
-    -- Null: one-way. The pipeline and the maps of responses.
-    response         jsonb,
+    definition       jsonb NOT NULL,                                -- may contain secrets of the adapter
+    name             text NOT NULL UNIQUE GENERATED ALWAYS AS (definition ->> 'name') STORED,
+    adapter_kind     text GENERATED ALWAYS AS (definition #>> '{adapter,kind}') STORED,
+    -- The definition for those who may not read the adapter: only the kind of it.
+    redacted         jsonb NOT NULL GENERATED ALWAYS AS (
+        jsonb_set(definition, '{adapter}', jsonb_object(ARRAY['kind', definition #>> '{adapter,kind}']))) STORED,
     uri              text NOT NULL,                                 -- BTS.InboundTransportLocation
     enabled          boolean NOT NULL DEFAULT true,
     schedule         jsonb                                          -- when it receives messages; null: always
@@ -72,21 +68,21 @@ CREATE TABLE management.send_ports (
     id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     application_id   uuid NOT NULL REFERENCES management.applications,
     host_id          smallint NOT NULL,
-    name             text NOT NULL UNIQUE,
     transport_id     uuid NOT NULL DEFAULT gen_random_uuid(),       -- BTS.SPTransportID
-    -- Its definition, except what the other columns contain.
-    settings         jsonb NOT NULL,
-    two_way          boolean NOT NULL GENERATED ALWAYS AS ((settings ->> 'two_way')::boolean) STORED,
-    adapter          jsonb NOT NULL,                                -- may contain secrets
-    adapter_kind     text GENERATED ALWAYS AS (adapter ->> 'kind') STORED,   -- for those who may not read the adapter
+    definition       jsonb NOT NULL,                                -- may contain secrets of adapters
+    name             text NOT NULL UNIQUE GENERATED ALWAYS AS (definition ->> 'name') STORED,
+    two_way          boolean NOT NULL GENERATED ALWAYS AS ((definition ->> 'two_way')::boolean) STORED,
+    adapter_kind     text GENERATED ALWAYS AS (definition #>> '{adapter,kind}') STORED,
+    backup_kind      text GENERATED ALWAYS AS (definition #>> '{backup,adapter,kind}') STORED,   -- null: no backup
+    -- The definition for those who may not read the adapters: only the kinds of them.
+    redacted         jsonb NOT NULL GENERATED ALWAYS AS (
+        jsonb_set(
+            jsonb_set(definition, '{adapter}', jsonb_object(ARRAY['kind', definition #>> '{adapter,kind}'])),
+            '{backup,adapter}', jsonb_object(ARRAY['kind', definition #>> '{backup,adapter,kind}']), false)) STORED,
     uri              text NOT NULL,                                 -- BTS.OutboundTransportLocation
-    -- The adapter of the backup transport; null: none.
-    backup_adapter   jsonb,
-    backup_kind      text GENERATED ALWAYS AS (backup_adapter ->> 'kind') STORED,
-    backup_uri       text,
+    backup_uri       text,                                          -- null: no backup
     state            smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3),   -- 1 bound, 2 stopped, 3 started
-    subscription_id  bigint,                                        -- of its own filter; null unless it is enlisted
-    CHECK ((backup_adapter IS NULL) = (backup_uri IS NULL))
+    subscription_id  bigint                                         -- of its own filter; null unless it is enlisted
 );
 
 -- Send port groups: send ports that receive the same messages. A group itself has no subscription. While a group and a

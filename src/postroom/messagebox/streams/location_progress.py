@@ -131,3 +131,8 @@ def read_reported_states(connection: Connection) -> dict[uuid.UUID, tuple[Locati
     """Return the last reported state of each location, and the reason why it is throttled or failing."""
     rows = connection.execute("SELECT location_id, state, reason FROM running_locations")
     return {location_id: (LocationState(state), reason) for location_id, state, reason in rows}
+
+
+def count_unfinished_files(connection: Connection) -> dict[uuid.UUID, int]:
+    """Return the number of files and interchanges of each receive location that are not finished."""
+    return dict(connection.execute(statement("queries/unfinished_files")).fetchall())

@@ -1,5 +1,4 @@
-"""List the applications that were applied. Start and stop one as a whole: its receive locations, orchestrations, send
-ports and groups (ORS-06)."""
+"""Start and stop an application as a whole: its receive locations, orchestrations, send ports and groups (ORS-06)."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroom.errors import NotFound, suggest_names
-from postroom.messagebox.configuration.applications import list_applications as list_applications
+from postroom.messagebox.configuration.applications import list_applications
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import defer_wake_ups
 from postroom.operations.orchestrations import states as orchestration_states

@@ -19,13 +19,10 @@ from psycopg.pq import TransactionStatus
 from postroom.application import ApplicationDefinition
 from postroom.errors import Problem
 from postroom.messagebox.audit import record_action
-from postroom.messagebox.configuration.applications import (
-    count_unfinished_files,
-    lock_deployment,
-    lock_receive_location,
-)
+from postroom.messagebox.configuration.services import lock_receive_location
 from postroom.messagebox.connection import Connection, operator_transaction, transaction, use_one_snapshot
-from postroom.messagebox.coordination.running_processes import change_routing
+from postroom.messagebox.coordination.running_processes import change_routing, lock_deployment
+from postroom.messagebox.streams.location_progress import count_unfinished_files
 from postroom.operations.deployment.applications import check_application
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import compare, find_problems

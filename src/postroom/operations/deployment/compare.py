@@ -18,9 +18,7 @@ from postroom.errors import Problem, sort_problems
 from postroom.filters.text import format_filter
 from postroom.operations.deployment.backlog import Backlog, describe_backlog, describe_restored
 from postroom.operations.deployment.declared_fields import (
-    AUTHENTICATION,
     ORDERED,
-    ROUTE_FAILURES,
     location_fields,
     receive_port_fields,
     send_port_fields,
@@ -227,8 +225,7 @@ def _plan_receive_ports(definition: ApplicationDefinition, deployed: Deployed) -
             note = ", ".join(filter(None, notes))
             yield PlanStep(kind=ChangeKind.RECEIVE_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
-        stored = {ROUTE_FAILURES: known.route_failures, AUTHENTICATION: known.authentication}
-        differences = find_differences(receive_port_fields(port), stored)
+        differences = find_differences(receive_port_fields(port.to_stored()), receive_port_fields(known.definition))
         action = Action.CHANGE if differences else Action.KEEP
         yield PlanStep(kind=ChangeKind.RECEIVE_PORT, name=port.name, action=action, differences=differences)
 

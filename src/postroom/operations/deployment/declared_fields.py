@@ -1,52 +1,39 @@
-"""The stored fields of ports and locations that follow their declaration, as declared and as deployed.
+"""The stored fields of ports and locations that follow their declaration, under the names that plans show.
 
 State, and whether a location is enabled, belong to the operator and are not among them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from postroom.application import ReceivePortDefinition
 from postroom.application.backup_transport import TransportSettings
 from postroom.application.retry import Retry
-from postroom.maps.port_maps import NO_MAPS
-from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.ports.send_ports import SendPort, Transport
 
-ROUTE_FAILURES = "route failures"
-AUTHENTICATION = "authentication"
-MAPS = "maps"
 CIRCUIT_BREAKER = "circuit breaker"
 ORDERED = "ordered"
 TWO_WAY = "two-way"
-RESPONSE_MAPS = "response maps"
 
 #: The names of settings that plans do not show as they are written in Python.
 _NAMES = {"two_way": TWO_WAY}
-_NO_MAPS = NO_MAPS.model_dump(mode="json")
-_PASS_THRU = PASS_THRU_TRANSMIT.model_dump(mode="json")
 
 
-def receive_port_fields(port: ReceivePortDefinition) -> dict[str, Any]:
-    """Return the fields of a declared receive port."""
-    return {ROUTE_FAILURES: port.route_failures, AUTHENTICATION: port.authentication}
+def receive_port_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the stored definition of a receive port."""
+    return {_to_field(name): value for name, value in stored.items() if name != "name"}
 
 
 def location_fields(location: ReceiveLocation, host: str) -> dict[str, Any]:
     """Return the fields of a receive location, declared or deployed."""
-    response = location.response_json or {}
     return {
         "receive port": location.port_name,
         "host": host,
         "adapter": location.adapter_json,
-        "pipeline": location.pipeline_json,
-        MAPS: location.maps_json,
-        TWO_WAY: location.is_two_way,
-        "send pipeline": response.get("pipeline", _PASS_THRU),
-        RESPONSE_MAPS: response.get("maps", _NO_MAPS),
+        "pipeline": location.definition["pipeline"],
         "uri": location.uri,
         "schedule": location.schedule,
     }
@@ -54,7 +41,7 @@ def location_fields(location: ReceiveLocation, host: str) -> dict[str, Any]:
 
 def send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
     """Return the fields of a send port, declared or deployed."""
-    response, backup = port.response_json or {}, port.backup
+    stored, backup = port.definition, port.backup
     return {
         "host": host,
         "adapter": port.adapter_json,
@@ -62,10 +49,10 @@ def send_port_fields(port: SendPort, host: str) -> dict[str, Any]:
         "filter": port.filter,
         **_setting_fields(port.settings),
         **(_NO_BACKUP if backup is None else _backup_fields(backup)),
-        MAPS: port.maps_json,
-        "pipeline": port.pipeline_json,
-        "receive pipeline": response.get("pipeline", {}),
-        RESPONSE_MAPS: response.get("maps", _NO_MAPS),
+        "maps": stored["maps"],
+        "pipeline": stored["pipeline"],
+        "receive pipeline": stored["receive_pipeline"] or {},
+        "response maps": stored["response_maps"],
     }
 
 
@@ -83,8 +70,12 @@ def _setting_fields(settings: TransportSettings, prefix: str = "") -> dict[str, 
             found[f"{prefix}retry count"] = value.count
             found[f"{prefix}retry interval"] = timedelta(seconds=value.interval)
         else:
-            found[prefix + (_NAMES.get(name) or name.replace("_", " "))] = value
+            found[prefix + _to_field(name)] = value
     return found
+
+
+def _to_field(name: str) -> str:
+    return _NAMES.get(name) or name.replace("_", " ")
 
 
 _NO_BACKUP: dict[str, Any] = {

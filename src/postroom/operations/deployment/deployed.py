@@ -9,15 +9,9 @@ from typing import Any
 
 from postroom.application import ApplicationDefinition, Handler
 from postroom.filters.authorisation import ApplicationProperties
-from postroom.messagebox.configuration.applications import (
-    ReceivePort,
-    can_create_hosts,
-    count_unfinished_files,
-    read_applications,
-    read_receive_ports,
-    read_send_port_names,
-)
-from postroom.messagebox.configuration.hosts import Host, read_application_properties, read_hosts
+from postroom.messagebox.configuration.applications import read_applications
+from postroom.messagebox.configuration.endpoints import ReceivePort, read_receive_ports, read_send_port_names
+from postroom.messagebox.configuration.hosts import Host, can_create_hosts, read_application_properties, read_hosts
 from postroom.messagebox.configuration.properties import read_property_types, read_sensitive_keys
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.configuration.services import read_removed_services
@@ -28,6 +22,7 @@ from postroom.messagebox.orchestrations import (
     count_orchestration_instances,
     read_orchestrations,
 )
+from postroom.messagebox.streams.location_progress import count_unfinished_files
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.deployment.renames import NO_RENAMES, Renames, find_location_renames, find_port_renames
 from postroom.ports.handlers import read_handlers

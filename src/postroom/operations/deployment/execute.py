@@ -8,18 +8,17 @@ from pathlib import Path
 
 from postroom.application import ApplicationDefinition, SendPortDefinition
 from postroom.messagebox.circuits import remove_open_circuit
-from postroom.messagebox.configuration.applications import (
+from postroom.messagebox.configuration.applications import delete_application, store_application
+from postroom.messagebox.configuration.endpoints import (
+    PortState,
     ReceivePort,
-    delete_application,
     delete_receive_location,
     delete_receive_port,
     delete_send_port,
     release_postponed,
     rename_services,
-    store_application,
     store_receive_port,
 )
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.services import (
     is_service_id,
@@ -132,12 +131,7 @@ class Deployment:
         for step in self._plan.select(ChangeKind.RECEIVE_PORT, Action.CREATE, Action.CHANGE):
             port = declared[step.name]
             port_id = ids.setdefault(port.name, self._choose_id(step))
-            stored = ReceivePort(
-                port_id=port_id,
-                name=port.name,
-                route_failures=port.route_failures,
-                authentication=port.authentication,
-            )
+            stored = ReceivePort(port_id=port_id, name=port.name, definition=port.to_stored())
             store_receive_port(self._connection, stored, self._application_id)
         return ids
 

@@ -11,7 +11,7 @@ makes splits smaller for more cores nor puts two of them into one task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from postroom.adapters import SparkReader
@@ -79,7 +79,7 @@ class ReadPlan:
                 **{name: value for name, value in session.conf.getAll.items() if name.startswith(_ROW_SETTINGS)},
                 **_settings(split_bytes),
             },
-            pipeline=location.pipeline_json,
+            pipeline=location.definition["pipeline"],
         )
 
     def read_options(self) -> dict[str, str]:
@@ -90,7 +90,7 @@ class ReadPlan:
 
     def apply_to(self, location: ReceiveLocation) -> ReceiveLocation:
         """Return the location with the pipeline of this plan."""
-        return location if self.pipeline is None else replace(location, pipeline_json=dict(self.pipeline))
+        return location if self.pipeline is None else location.replace_settings(pipeline=dict(self.pipeline))
 
 
 def rows_reader(location: ReceiveLocation) -> SparkReader:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from operator import itemgetter
 
@@ -182,8 +181,8 @@ def test_a_partly_published_interchange_continues_after_its_pipeline_became_stan
     for module in (chunks, receiving):
         monkeypatch.setattr(module, "CHUNK_ROWS", 2)
     location = box.add_location()
-    standard = replace(
-        location, pipeline_json=pipelines.JsonLines(promote=PROMOTE, recoverable=False).model_dump(mode="json")
+    standard = location.replace_settings(
+        pipeline=pipelines.JsonLines(promote=PROMOTE, recoverable=False).model_dump(mode="json")
     )
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     whole = interchange(b"\n".join([*(line(number=number) for number in range(1, 7)), *([b"{broken"] if bad else [])]))
@@ -211,7 +210,7 @@ def test_an_interchange_is_suspended_if_a_changed_pipeline_does_not_find_the_res
     for module in (chunks, receiving):
         monkeypatch.setattr(module, "CHUNK_ROWS", 2)
     location = box.add_location()
-    other = replace(location, pipeline_json=pipelines.PassThrough().model_dump(mode="json"))
+    other = location.replace_settings(pipeline=pipelines.PassThrough().model_dump(mode="json"))
     box.add_port("Audit", "BTS.ReceivePortName == 'OrdersIn'")
     whole = number_lines(6)
     with connect(box.url, user=box.host().role_name) as connection:

@@ -340,7 +340,7 @@ def test_a_row_without_authenticated_originator_is_resumed_with_its_properties(
     batch_of_two = pa.RecordBatch.from_pydict({"body": [body, body], "value0": ["EU"] * 2, "value1": pa.array([3, 3])})
     received = receive_rows(
         Receiver(connection, RoutingTable()),
-        replace(location, authentication="keep"),
+        replace(location, port={**location.port, "authentication": "keep"}),
         promoting.with_columns(("region", "priority"), None),
         UNIT,
         [batch_of_two.slice(0, 1), batch_of_two.slice(1)],

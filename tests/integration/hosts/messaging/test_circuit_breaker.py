@@ -224,7 +224,7 @@ def test_a_removed_breaker_releases_what_it_paused(box: Box, start_host: StartHo
     paused = box.count("scheduled")
     receiver.is_down = False
     with box.connection.transaction():
-        box.change_ports(circuit_breaker=None)
+        box.set_ports(circuit_breaker=None)
         box.delete_all("open circuits")
         box.connection.execute("SELECT release_postponed(%s)", (box.port().port_id,))
     wait_until(lambda: instance.counts["completed"] == paused)

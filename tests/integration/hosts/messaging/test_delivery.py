@@ -271,7 +271,7 @@ def test_a_host_delivers_only_messages_of_its_own_ports(box: Box, start_host: St
 def test_the_send_pipeline_reads_all_fragments_and_parts_of_a_message(box: Box, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     pipeline = Send(encode=[components.MimeEncoder(), components.GzipEncoder()])
-    box.change_ports(pipeline=pipeline.model_dump(mode="json"))
+    box.set_ports(pipeline=pipeline.model_dump(mode="json"))
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     body = bytes(range(256)) * (FRAGMENT_SIZE // 64)

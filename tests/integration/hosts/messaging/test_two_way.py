@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,7 +188,7 @@ def test_a_request_that_cannot_be_published_is_suspended_and_cannot_be_resumed(
 def test_a_request_with_several_documents_is_refused(quotes: Quotes) -> None:
     quotes.start()
     lines = pipelines.JsonLines(promote=PROMOTE).model_dump(mode="json")
-    quotes.location = replace(quotes.location, pipeline_json=lines)
+    quotes.location = quotes.location.replace_settings(pipeline=lines)
     with pytest.raises(PipelineFailure, match="2 documents, but a two-way port needs exactly one"):
         quotes.ask(EU + b"\n" + EU)
 

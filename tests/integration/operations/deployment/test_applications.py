@@ -9,9 +9,9 @@ import pytest
 from postroom import Application, Message, Property, adapters, pipelines
 from postroom.client.client import Client
 from postroom.errors import NotFound
+from postroom.messagebox.configuration.applications import list_applications
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment import applications
-from postroom.operations.deployment.applications import list_applications
 from postroom.operations.deployment.apply import apply
 from postroom.operations.orchestrations.states import list_orchestrations
 from postroom.operations.ports import send_ports

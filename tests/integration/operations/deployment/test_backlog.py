@@ -13,12 +13,12 @@ from postroom import Application, Property, adapters
 from postroom.agent.direct.message_agent import MessageAgent
 from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Message
+from postroom.messagebox.configuration.applications import list_applications
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_states, list_instances
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.messagebox.storage.copy_rows import QueueTask
-from postroom.operations.deployment.applications import list_applications
 from postroom.operations.deployment.apply import apply, plan, plan_removal, remove
 from postroom.operations.deployment.backlog import Backlog, apply_backlog_decisions
 from postroom.operations.deployment.plan import Action, ChangeKind

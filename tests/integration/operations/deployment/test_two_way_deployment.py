@@ -42,7 +42,7 @@ def test_a_port_can_become_two_way_and_one_way_again(connection: Connection) -> 
         for step in done.changes
         for difference in step.differences
     }
-    assert {("Pricing", "two-way", "False", "True"), ("quotes", "two-way", "False", "True")} <= described
+    assert {("Pricing", "two-way", "False", "True"), ("Quotes", "two-way", "False", "True")} <= described
     assert [one.request_response for one in Contents(connection).subscriptions()] == [True]
     deploy(connection, quotes(two_way=False))
     assert [one.request_response for one in Contents(connection).subscriptions()] == [False]

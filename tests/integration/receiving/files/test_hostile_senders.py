@@ -6,7 +6,6 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -281,7 +280,7 @@ def test_a_claimed_file_stays_in_its_folder_when_the_private_folder_changes(
     [claim] = file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
     file_claims.reset_claims(box.connection, [claim.interchange_id])
     before.release()
-    moved = replace(location, adapter_json={**location.adapter_json, "private_folder": str(tmp_path / "private")})
+    moved = location.replace_settings(adapter={**location.adapter_json, "private_folder": str(tmp_path / "private")})
     assert make_claimer(moved).scan().claimed == 1
     assert file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60) == [claim]
 

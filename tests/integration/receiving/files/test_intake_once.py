@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def put(folder: Path, count: int) -> None:
 @pytest.fixture
 def unsettled(location: ReceiveLocation) -> ReceiveLocation:
     """Return the location without a settle time."""
-    return replace(location, adapter_json={**location.adapter_json, "settle": 0})
+    return location.replace_settings(adapter={**location.adapter_json, "settle": 0})
 
 
 def test_all_files_are_received_in_several_rounds(

@@ -48,7 +48,7 @@ def add_location(
     box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, trusted))
     found = box.add_location(pipeline)
     box.set_authentication(authentication)
-    return replace(found, authentication=authentication)
+    return replace(found, port={**found.port, "authentication": authentication})
 
 
 def receive(box: Box, location: ReceiveLocation, body: bytes, context: Context) -> ReceiveResult:

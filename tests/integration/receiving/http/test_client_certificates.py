@@ -6,7 +6,6 @@ import hashlib
 import json
 import ssl
 from collections.abc import Mapping
-from dataclasses import replace
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -145,7 +144,7 @@ def test_an_optional_certificate_is_one_of_several_credentials(box: Box, certifi
 
 
 def with_adapter(location: ReceiveLocation, adapter: adapters.HttpReceive) -> ReceiveLocation:
-    return replace(location, adapter_json=adapter.model_dump(mode="json"))
+    return location.replace_settings(adapter=adapter.model_dump(mode="json"))
 
 
 def test_a_removed_certificate_is_rejected_on_an_open_connection(box: Box, certificates: Certificates) -> None:

@@ -98,7 +98,7 @@ def publish(box: Box, location: ReceiveLocation) -> None:
 def test_an_unreadable_location_does_not_affect_other_locations(
     box: Box, location: ReceiveLocation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken = replace(location, name="broken", adapter_json={**location.adapter_json, "speed": 5})
+    broken = replace(location, name="broken").replace_settings(adapter={**location.adapter_json, "speed": 5})
     with serve(box, broken, location) as http:
         http.serve([broken, location])
         answer, _ = send_request(http)

@@ -282,7 +282,7 @@ def add_map(box: Box, home: Path) -> None:
         '<xsl:value-of select="/order"/></invoice>'
     )
     maps = PortMaps.pack([Xslt("map.xslt", source="order", target="invoice")], home)
-    box.change_ports(maps=maps.model_dump(mode="json"))
+    box.set_ports(maps=maps.model_dump(mode="json"))
 
 
 def test_rows_are_made_from_the_output_of_the_port_maps(box: Box, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_rows_are_made_from_the_output_of_the_send_pipeline(box: Box, tmp_path: 
     SND-03)."""
     add_sink(box, SparkSink("parquet", "lake", body="text"))
     pipeline = Send(assemble=components.JsonAssembler(demote={Region: "region"}), encode=[consume_empty])
-    box.change_ports(pipeline=pipeline.model_dump(mode="json"))
+    box.set_ports(pipeline=pipeline.model_dump(mode="json"))
     good, _, _ = publish(box, b'{"n": 1}', b"{}", b"no JSON")
     assert drain_batch(make_drain(box, tmp_path), box) == 2
     rows = read_lake(tmp_path / "lake")

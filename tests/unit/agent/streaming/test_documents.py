@@ -103,12 +103,11 @@ def test_a_value_that_a_document_lacks_is_matched_with_the_value_of_its_intercha
 
 LOCATION = ReceiveLocation(
     name="web",
-    adapter_json=HttpReceive("/orders", port=8080).model_dump(mode="json"),
+    definition={"adapter": HttpReceive("/orders", port=8080).model_dump(mode="json")},
     location_id=uuid.uuid4(),
     port_id=uuid.uuid4(),
-    port_name="In",
+    port={"name": "In"},
     host_id=1,
-    pipeline_json={},
     uri="http://127.0.0.1:8080/orders",
     enabled=True,
 )

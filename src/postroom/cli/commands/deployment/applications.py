@@ -111,7 +111,7 @@ def application() -> None:
 
 add_list_command(
     application,
-    "postroom.operations.deployment.applications:list_applications",
+    "postroom.messagebox.configuration.applications:list_applications",
     "name receive_ports locations send_ports send_port_groups orchestrations applied_at",
     help="List the applications.",
     example="Example:\n  postroom application list -o json",
