@@ -111,7 +111,15 @@ class Explanation:
 
 def explain(filter: Filter, promoted: Mapping[str, Value], written: Mapping[str, Value]) -> Explanation:
     """Explain the result of ``evaluate.matches``, predicate by predicate. Values are given by property key."""
-    return Explanation(groups=tuple(_explain_group(group, promoted, written) for group in filter.groups))
+    values = {**written, **promoted}
+
+    def explain_predicate(predicate: Predicate) -> PredicateExplanation:
+        reason = _find_reason(predicate, promoted, written)
+        return PredicateExplanation(predicate=predicate, reason=reason, value=values.get(predicate.property.key))
+
+    return Explanation(
+        groups=tuple(GroupExplanation(predicates=tuple(map(explain_predicate, group))) for group in filter.groups)
+    )
 
 
 def distance(groups: Iterable[Group], promoted: Mapping[str, Value], written: Mapping[str, Value]) -> float:
@@ -122,18 +130,6 @@ def distance(groups: Iterable[Group], promoted: Mapping[str, Value], written: Ma
         failed = len(steps) - steps.count(0)
         nearest = min(nearest, sum(steps) + failed / len(steps))
     return nearest
-
-
-def _explain_group(group: Group, promoted: Mapping[str, Value], written: Mapping[str, Value]) -> GroupExplanation:
-    return GroupExplanation(predicates=tuple(_explain_predicate(each, promoted, written) for each in group))
-
-
-def _explain_predicate(
-    predicate: Predicate, promoted: Mapping[str, Value], written: Mapping[str, Value]
-) -> PredicateExplanation:
-    key = predicate.property.key
-    value = promoted[key] if key in promoted else written.get(key)
-    return PredicateExplanation(predicate=predicate, reason=_find_reason(predicate, promoted, written), value=value)
 
 
 def _find_reason(predicate: Predicate, promoted: Mapping[str, Value], written: Mapping[str, Value]) -> Reason:

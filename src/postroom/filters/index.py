@@ -184,14 +184,12 @@ class SubscriptionIndex:
         parts = [*self._pending_rows, build_rows(self._pending)] if self._pending else self._pending_rows
         size = sum(len(part.ids) for part in parts)
         kept = list(self._segments)
-        while kept and self._is_too_similar(kept[-1].live, size):
+        # Similar segments, and those that are small together, are merged.
+        while kept and (kept[-1].live < _RATIO * size or kept[-1].live + size <= self._small):
             size += kept[-1].live
             parts = [kept.pop().rows(), *parts]
         self._segments = (*kept, Segment(concatenate_rows(parts)))
         self._pending, self._pending_rows, self._pending_row_ids = {}, [], set()
-
-    def _is_too_similar(self, larger: int, smaller: int) -> bool:
-        return larger < _RATIO * smaller or larger + smaller <= self._small
 
     def _remove(self, id: int) -> bool:
         if self._pending.pop(id, None) is not None:

@@ -79,7 +79,8 @@ def tokens(text: str) -> Iterator[Token]:
         if found is None:
             rest = text[position:]
             hint = next((hint for start, hint in _MISSPELT if rest.startswith(start)), "")
-            raise error_at(text, position, f"{_word_at(rest)} does not belong here", hint)
+            word = re.findall(r"\w[\w.]*|[^\w\s]{1,2}|.", rest, re.DOTALL)[0]
+            raise error_at(text, position, f"{word} does not belong here", hint)
         group = found.lastgroup
         assert group is not None
         if group != "space":
@@ -128,12 +129,6 @@ def _unescape(text: str, inner: str, start: int, ending: str) -> str:
         raise error_at(text, start + found.start(), f"{found.group()} is not an escape", "Write \\\\ for a backslash.")
 
     return _ESCAPE.sub(plain, inner) if "\\" in inner else inner
-
-
-def _word_at(rest: str) -> str:
-    found = re.match(r"\w[\w.]*|[^\w\s]{1,2}|.", rest, re.DOTALL)
-    assert found is not None
-    return found.group()
 
 
 def error_at(text: str, position: int, what: str, hint: str = "") -> BadFilter:

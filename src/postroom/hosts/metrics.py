@@ -18,32 +18,37 @@ def collect_host_metrics(
     host: str, messaging: Subservice, http: HttpLocations, registration: Registration
 ) -> Iterator[Metric]:
     """Yield the metrics of an instance of a host."""
-    yield Metric.counter(
+    yield Metric(
+        "counter",
         "postroom_messages",
         "Messages that the host has taken from its queue, by outcome.",
         {(host, outcome): count for outcome, count in messaging.counts.items()},
         labels=("host", "outcome"),
     )
     handled, seconds = messaging.handling_time
-    yield Metric.summary(
+    yield Metric(
+        "summary",
         "postroom_delivery_seconds",
         "Time for one attempt to deliver a message.",
         {(host,): (handled, seconds)},
         labels=("host",),
     )
-    yield Metric.summary(
+    yield Metric(
+        "summary",
         "postroom_queue_seconds",
         "Time from the queueing of a message, or its resuming, to the claim of an attempt to deliver it.",
         {(host,): (handled, messaging.waiting_seconds)},
         labels=("host",),
     )
-    yield Metric.gauge(
+    yield Metric(
+        "gauge",
         "postroom_messages_in_progress",
         "Messages that the host is delivering, or whose outcome is not stored yet.",
         {(host,): messaging.unfinished_count},
         labels=("host",),
     )
-    yield Metric.counter(
+    yield Metric(
+        "counter",
         "postroom_regained_locks",
         "How often the host instance has lost its lock and acquired it again.",
         {(host,): registration.regained_locks},
@@ -54,7 +59,8 @@ def collect_host_metrics(
 
 def _collect_http_metrics(host: str, http: HttpLocations) -> Iterator[Metric]:
     by_status, seconds = http.counts.by_status.copy(), http.counts.seconds.copy()
-    yield Metric.counter(
+    yield Metric(
+        "counter",
         "postroom_http_requests",
         "HTTP requests by location and status. Without a location, no location has the path of the request.",
         {(host, location, status): count for (location, status), count in by_status.items()},
@@ -63,19 +69,22 @@ def _collect_http_metrics(host: str, http: HttpLocations) -> Iterator[Metric]:
     ended: Counter[str] = Counter()
     for (location, _), count in by_status.items():
         ended[location] += count
-    yield Metric.summary(
+    yield Metric(
+        "summary",
         "postroom_http_request_seconds",
         "Time from the head of an HTTP request to the end of its response.",
         {(host, location): (count, seconds[location]) for location, count in ended.items()},
         labels=("host", "location"),
     )
-    yield Metric.gauge(
+    yield Metric(
+        "gauge",
         "postroom_http_requests_in_progress",
         "HTTP requests in progress, including those that wait for the response of a two-way port.",
         {(host, location): count for location, count in http.counts.in_progress.copy().items()},
         labels=("host", "location"),
     )
-    yield Metric.gauge(
+    yield Metric(
+        "gauge",
         "postroom_http_connections",
         "Open HTTP connections by port.",
         {(host, str(port)): count for port, count in http.connections.items()},
@@ -86,7 +95,8 @@ def _collect_http_metrics(host: str, http: HttpLocations) -> Iterator[Metric]:
 def collect_polled_metrics(host: str, polled: Sequence[PolledLocation]) -> Iterator[Metric]:
     """Yield the metrics of the locations that this host instance polls."""
     states = {location.location.name: location.state for location in polled}
-    yield Metric.counter(
+    yield Metric(
+        "counter",
         "postroom_received",
         "What the location has received since it was started, by outcome: files are interchanges, the others messages.",
         {
@@ -97,7 +107,8 @@ def collect_polled_metrics(host: str, polled: Sequence[PolledLocation]) -> Itera
         },
         labels=("host", "location", "outcome"),
     )
-    yield Metric.gauge(
+    yield Metric(
+        "gauge",
         "postroom_location_state",
         "1 for the state of the location, 0 for the other states.",
         {

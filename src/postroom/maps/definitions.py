@@ -52,10 +52,7 @@ class Xslt(Map):
     def transform(self, message: Message) -> Transformed:
         stylesheet = self._get_stylesheet()
         if message.body is None:
-            raise MapFailure(
-                "The message has no body.",
-                hint="A stylesheet needs an XML document.",
-            )
+            raise MapFailure("The message has no body.", hint="A stylesheet needs an XML document.")
         # If ``read`` parses XML, it checks the type.
         target = None if isinstance(self.read, Xml | XmlReceive) else self.target
         body = stylesheet.run(message.body.body, target=target)
@@ -73,14 +70,6 @@ class Xslt(Map):
         return stylesheet
 
 
-def _read_function(source: object) -> object:
-    return StoredComponent.read(source) if isinstance(source, Mapping) else source
-
-
-def _store_function(function: Any) -> dict[str, Any]:
-    return refer_to(function, None).to_stored()
-
-
 class Python(Map):
     """A map by a function in a file of the application's folder. It takes a message and returns the new document.
 
@@ -88,7 +77,9 @@ class Python(Map):
     """
 
     function: Annotated[
-        Any, PlainValidator(_read_function), PlainSerializer(_store_function, return_type=dict[str, Any])
+        Any,
+        PlainValidator(lambda source: StoredComponent.read(source) if isinstance(source, Mapping) else source),
+        PlainSerializer(lambda function: refer_to(function, None).to_stored(), return_type=dict[str, Any]),
     ]
 
     def __init__(self, function: Any, **settings: Any) -> None:

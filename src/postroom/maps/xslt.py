@@ -67,7 +67,8 @@ class Stylesheet:
         root = read_tree(content)
         no_access = etree.XSLTAccessControl.DENY_ALL  # type: ignore[attr-defined]
         self._transform: Any = etree.XSLT(root, access_control=no_access)
-        self.method = _output_method(root)
+        outputs = (output.get("method") for output in root.iter(f"{{{_XSL}}}output"))
+        self.method = next(filter(None, outputs), "xml")
 
     def run(self, body: Body, *, target: str | None) -> Body:
         """Return the new document, in memory or, if it is large, in a file (LRG-04). Raises MapFailure. The type of XML
@@ -97,12 +98,6 @@ def _check_type(content: bytes, target: str) -> None:
         ) from None
     if found != target:
         raise wrong_type_failure(target, found)
-
-
-def _output_method(root: etree._Element) -> str:
-    outputs = root.iter(f"{{{_XSL}}}output")
-    method = next((output.get("method") for output in outputs if output.get("method")), None)
-    return method or "xml"
 
 
 def _messages(log: Any) -> Iterator[str]:

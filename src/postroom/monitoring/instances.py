@@ -25,25 +25,29 @@ class InstanceMetrics:
     def collect(self) -> Iterator[Metric]:
         counts = self._count_if_due()
         by_state = {(one.host, one.state.label): one for one in counts if one.state is not None}
-        yield Metric.gauge(
+        yield Metric(
+            "gauge",
             "postroom_instances",
             "Service instances by host and state.",
             {labels: one.instances for labels, one in by_state.items()},
             labels=("host", "state"),
         )
-        yield Metric.gauge(
+        yield Metric(
+            "gauge",
             "postroom_instance_messages",
             "Messages of service instances by host and state.",
             {labels: one.messages for labels, one in by_state.items()},
             labels=("host", "state"),
         )
-        yield Metric.gauge(
+        yield Metric(
+            "gauge",
             "postroom_oldest_instance_seconds",
             "Age of the oldest message of service instances by host and state.",
             {labels: one.age for labels, one in by_state.items()},
             labels=("host", "state"),
         )
-        yield Metric.gauge(
+        yield Metric(
+            "gauge",
             "postroom_state_references",
             "Messages that the orchestrations of the host hold.",
             {(one.host,): one.messages for one in counts if one.state is None},

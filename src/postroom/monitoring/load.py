@@ -43,14 +43,15 @@ class LoadMetrics:
         """Yield the metrics. Without the MessageBox there are only those of this process."""
         load = self._read()
         answers = "1 if the MessageBox answers this process."
-        yield Metric.gauge("postroom_messagebox_up", answers, {(): float(load is not None)})
+        yield Metric("gauge", "postroom_messagebox_up", answers, {(): float(load is not None)})
         throttled = {} if self._get_delivery is None else {"delivery": self._get_delivery()}
         if load is not None:
             queued = "Messages in all queues of the MessageBox. The same in every process."
-            yield Metric.gauge("postroom_messagebox_queued_messages", queued, {(): load.queued})
+            yield Metric("gauge", "postroom_messagebox_queued_messages", queued, {(): load.queued})
             spooled = "Messages in the spool of the MessageBox. The same in every process."
-            yield Metric.gauge("postroom_messagebox_spooled_messages", spooled, {(): load.spooled})
-            yield Metric.gauge(
+            yield Metric("gauge", "postroom_messagebox_spooled_messages", spooled, {(): load.spooled})
+            yield Metric(
+                "gauge",
                 "postroom_messagebox_bytes",
                 "Bytes on disk by content. The same in every process.",
                 {(content,): size for content, size in self._measure_tables().items()},
@@ -81,7 +82,7 @@ def _collect_throttling(host: str, throttled: Mapping[str, Throttled]) -> Iterat
             (host, direction): 0.0 if throttle is None else get_value(throttle)
             for direction, (throttle, _) in throttled.items()
         }
-        return Metric.gauge(name, help, values, labels=("host", "direction"))
+        return Metric("gauge", name, help, values, labels=("host", "direction"))
 
     states = ", ".join(f"{state.value} {state.label}" for state in ThrottleState)
     yield gauge("postroom_throttle_state", f"Why the host is throttled: {states}.", lambda it: float(it.state))
@@ -89,7 +90,8 @@ def _collect_throttling(host: str, throttled: Mapping[str, Throttled]) -> Iterat
     yield gauge("postroom_throttle_severity", severity, lambda it: it.severity)
     delay = "Seconds between two batches that a throttled host publishes, or between two claims of messages."
     yield gauge("postroom_throttle_delay_seconds", delay, lambda it: it.delay)
-    yield Metric.gauge(
+    yield Metric(
+        "gauge",
         "postroom_throttle_state_seconds",
         "How long the state of the throttling has lasted, as far as this process knows.",
         {(host, direction): lasting.seconds for direction, (_, lasting) in throttled.items()},

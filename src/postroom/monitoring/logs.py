@@ -35,22 +35,13 @@ def set_up_logging(log_format: LogFormat, level: int = logging.INFO) -> None:
     logging.basicConfig(level=level, handlers=[handler])
 
 
-def format_time(timestamp: float) -> str:
-    """Return a time in UTC with milliseconds, such as 2026-06-01T12:00:00.000Z."""
-    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def format_entry(timestamp: float, level: str, logger: str, message: str, **others: str) -> str:
-    """Return a JSON object on one line."""
-    entry = {"time": format_time(timestamp), "level": level, "logger": logger, "message": message, **others}
-    return json.dumps(entry, ensure_ascii=False)
-
-
 class JsonFormatter(logging.Formatter):
     """Formats each record as a JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        others = {name: str(value) for name in _IDS if (value := getattr(record, name, None)) is not None}
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        entry = {"time": time, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        entry |= {name: str(value) for name in _IDS if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
-            others["exception"] = self.formatException(record.exc_info)
-        return format_entry(record.created, record.levelname, record.name, record.getMessage(), **others)
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)

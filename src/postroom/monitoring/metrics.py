@@ -9,50 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 
-class MetricKind(Enum):
-    """The kind of a metric. A summary has a sum and a count."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    SUMMARY = "summary"
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Metric:
     """A metric with its values by label values. The value of a summary is (count, sum)."""
 
-    kind: MetricKind
+    kind: Literal["counter", "gauge", "summary"]
     name: str
     help: str
-    labels: tuple[str, ...]
     values: Mapping[tuple[str, ...], float | tuple[float, float]]
-
-    @classmethod
-    def counter(
-        cls, name: str, help: str, values: Mapping[tuple[str, ...], float], *, labels: tuple[str, ...] = ()
-    ) -> Metric:
-        return cls(kind=MetricKind.COUNTER, name=name, help=help, labels=labels, values=values)
-
-    @classmethod
-    def gauge(
-        cls, name: str, help: str, values: Mapping[tuple[str, ...], float], *, labels: tuple[str, ...] = ()
-    ) -> Metric:
-        return cls(kind=MetricKind.GAUGE, name=name, help=help, labels=labels, values=values)
-
-    @classmethod
-    def summary(
-        cls,
-        name: str,
-        help: str,
-        values: Mapping[tuple[str, ...], tuple[float, float]],
-        *,
-        labels: tuple[str, ...] = (),
-    ) -> Metric:
-        return cls(kind=MetricKind.SUMMARY, name=name, help=help, labels=labels, values=values)
+    labels: tuple[str, ...] = ()
 
 
 class MonitoredProcess(Protocol):
@@ -89,10 +57,10 @@ class _Families:
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 
-        families: dict[MetricKind, Any] = {
-            MetricKind.COUNTER: CounterMetricFamily,
-            MetricKind.GAUGE: GaugeMetricFamily,
-            MetricKind.SUMMARY: SummaryMetricFamily,
+        families: dict[str, Any] = {
+            "counter": CounterMetricFamily,
+            "gauge": GaugeMetricFamily,
+            "summary": SummaryMetricFamily,
         }
         for metric in self._metrics:
             family = families[metric.kind](metric.name, metric.help, labels=metric.labels)

@@ -17,7 +17,7 @@ from lxml import etree
 
 from postroom.errors import BadValue, Problem
 from postroom.properties import Property, dotted_name, property_key
-from postroom.schemas.path import PathStep, parse_path
+from postroom.schemas.path import parse_path
 from postroom.schemas.registry import PromotedField, Schema, WrittenField
 from postroom.schemas.xsd import Declaration, UnknownType, XsdFile, XsdSet, xs
 from postroom.schemas.xsd_types import describe_unsupported_type, to_value_type
@@ -206,7 +206,7 @@ class _Root:
         declared = self._known.find_field(self._root, steps)
         if declared is None:
             missing = self._known.describe_missing_files(self._root.file)
-            self._report(f"{what}: the schema has no field at {_format_steps(steps)}{missing}.", node)
+            self._report(f"{what}: the schema has no field at /{'/'.join(map(str, steps))}{missing}.", node)
         return declared
 
     def _report(self, text: str, node: etree._Element | None = None) -> None:
@@ -239,7 +239,3 @@ def _read_schema_info(file: XsdFile) -> etree._Attrib | dict[str, str]:
 
 def _b(name: str) -> str:
     return f"{{{_BIZTALK}}}{name}"
-
-
-def _format_steps(steps: Sequence[PathStep]) -> str:
-    return "/" + "/".join(map(str, steps))

@@ -95,7 +95,9 @@ class PipelineProcess:
             self._stop_all()
         if not stopping.is_set():
             raise spark_died_error(self._home)
-        return self._sum_counts()
+        # Adding counters with + would remove the zeros.
+        self._counts.update(self._sinks.counts)
+        return self._counts
 
     def collect_metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the process."""
@@ -110,12 +112,6 @@ class PipelineProcess:
         running = self._running.copy().values()
         described = [describe_problem(one.location.name, one.get_progress()) for one in running]
         return [problem for problem in described if problem is not None]
-
-    def _sum_counts(self) -> Counter[str]:
-        # Adding counters with + would remove the zeros.
-        counts = Counter(self._counts)
-        counts.update(self._sinks.counts)
-        return counts
 
     def _apply_configuration(self) -> None:
         """Start, stop and restart locations as configured. A disabled location receives nothing (ORS-07)."""
@@ -273,7 +269,8 @@ def _stop_location(running: RunningLocation, *, drain: bool) -> None:
 
 def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sinks: Sinks) -> Iterator[Metric]:
     """Yield the metrics of the pipeline process of a host."""
-    yield Metric.counter(
+    yield Metric(
+        "counter",
         "postroom_received",
         "What the location has received since it was started, by outcome: files are interchanges, the others messages.",
         {
@@ -283,7 +280,8 @@ def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sink
         },
         labels=("host", "location", "outcome"),
     )
-    yield Metric.summary(
+    yield Metric(
+        "summary",
         "postroom_receive_seconds",
         "Time from the arrival of a file or an interchange to its publication.",
         {
@@ -292,14 +290,16 @@ def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sink
         },
         labels=("host", "location"),
     )
-    yield Metric.counter(
+    yield Metric(
+        "counter",
         "postroom_batches",
         "Batches of Spark that have ended at the location since it was started.",
         {(host, location.location.name): location.batches for location in running},
         labels=("host", "location"),
     )
     progress = {location.location.name: location.get_progress() for location in running}
-    yield Metric.gauge(
+    yield Metric(
+        "gauge",
         "postroom_location_state",
         "1 for the state of the location, 0 for the other states.",
         {
@@ -309,13 +309,15 @@ def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sink
         },
         labels=("host", "location", "state"),
     )
-    yield Metric.counter(
+    yield Metric(
+        "counter",
         "postroom_sink_batches",
         "Batches that were written to the sink since the process was started.",
         {(host, sink): count for sink, count in sinks.batches.copy().items()},
         labels=("host", "sink"),
     )
-    yield Metric.counter(
+    yield Metric(
+        "counter",
         "postroom_sink_messages",
         "Messages that were written to the sink since the process was started.",
         {(host, sink): count for sink, count in sinks.written.copy().items()},

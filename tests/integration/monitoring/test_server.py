@@ -26,8 +26,8 @@ class Process:
         self.answers.set()
 
     def collect_metrics(self) -> Iterator[Metric]:
-        yield Metric.counter("postroom_cats", "Cats.", {("Main", 'a "b"\\'): 3}, labels=("host", "name"))
-        yield Metric.summary("postroom_naps", "Naps.", {(): (2, 5.5)})
+        yield Metric("counter", "postroom_cats", "Cats.", {("Main", 'a "b"\\'): 3}, labels=("host", "name"))
+        yield Metric("summary", "postroom_naps", "Naps.", {(): (2, 5.5)})
 
     def find_problems(self) -> list[str]:
         assert self.answers.wait(PATIENCE)

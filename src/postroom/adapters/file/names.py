@@ -30,7 +30,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from functools import cache
 from pathlib import PurePosixPath
 
 from postroom.message import Message
@@ -128,7 +127,7 @@ def _list_forms(template: str, port: str) -> Iterator[tuple[str, ...]]:
 
 
 def _can_match_both(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return True if a name exists that has both forms."""
+    """Return True if a name exists that has both forms. A "?" is any character."""
     todo, seen = [(0, 0)], set[tuple[int, int]]()
     while todo:
         i, j = at = todo.pop()
@@ -142,40 +141,22 @@ def _can_match_both(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
             # No other value contains the message id.
             todo += [(i + 1, j)] if one[i] != _MESSAGE_ID else []
             todo += [(i, j + 1)] if other[j] != _MESSAGE_ID else []
-        elif one[i] == other[j]:
+        elif one[i] == other[j] or "?" in (one[i], other[j]):
             todo.append((i + 1, j + 1))
     return False
 
 
 def can_match_same_name(one: str, other: str) -> bool:
     """Return True if a name may match both patterns. Character classes are assumed to overlap."""
-    left, right = _tokenize(one), _tokenize(other)
-
-    @cache
-    def meet(at: int, there: int) -> bool:
-        if at == len(left) and there == len(right):
-            return True
-        if at < len(left) and left[at] == "*":
-            return meet(at + 1, there) or (there < len(right) and meet(at, there + 1))
-        if there < len(right) and right[there] == "*":
-            return meet(at, there + 1) or (at < len(left) and meet(at + 1, there))
-        return (
-            at < len(left)
-            and there < len(right)
-            and _can_match_same_character(left[at], right[there])
-            and meet(at + 1, there + 1)
-        )
-
-    return meet(0, 0)
+    return _can_match_both(_tokenize(one), _tokenize(other))
 
 
-def _tokenize(pattern: str) -> list[str]:
-    """Split a pattern into stars, question marks, character classes and plain characters."""
-    return ["*" if token.startswith("*") else token for token in _PATTERN_TOKENS.findall(pattern)]
-
-
-def _can_match_same_character(one: str, other: str) -> bool:
-    return one == other or any(token == "?" or len(token) > 1 for token in (one, other))
+def _tokenize(pattern: str) -> tuple[str, ...]:
+    """Split a pattern into characters, ``_ANYTHING`` for stars, and "?" for any character and character classes."""
+    return tuple(
+        _ANYTHING if token.startswith("*") else "?" if len(token) > 1 else token
+        for token in _PATTERN_TOKENS.findall(pattern)
+    )
 
 
 def _to_distinct_name(name: str) -> str:
@@ -214,10 +195,6 @@ def _source_name(message: Message, now: datetime) -> str | None:
     return None if received is None else re.split(r"[/\\]", str(received))[-1]
 
 
-def _source_extension(message: Message, now: datetime) -> str:
-    return PurePosixPath(_source_name(message, now) or "").suffix
-
-
 def _send_port(message: Message, now: datetime) -> str | None:
     name = message.context.get(BTS.SPName)
     return None if name is None else _to_distinct_name(str(name))
@@ -231,16 +208,12 @@ def _read_property(prop: Property) -> Callable[[Message, datetime], str | None]:
     return read
 
 
-def _format_offset(now: datetime) -> str:
-    offset = now.utcoffset() or timedelta()
-    minutes = int(abs(offset).total_seconds()) // 60
-    return f"{'-' if offset < timedelta() else '+'}{minutes // 60}{minutes % 60:02d}"
-
-
 def _format_local_time(form: str) -> Callable[[Message, datetime], str]:
     def read(message: Message, now: datetime) -> str:
         local = now.astimezone()
-        return local.strftime(form) + _format_offset(local)
+        offset = local.utcoffset() or timedelta()
+        minutes = int(abs(offset).total_seconds()) // 60
+        return f"{local:{form}}{'-' if offset < timedelta() else '+'}{minutes // 60}{minutes % 60:02d}"
 
     return read
 
@@ -248,7 +221,7 @@ def _format_local_time(form: str) -> Callable[[Message, datetime], str]:
 _MACROS: dict[str, Callable[[Message, datetime], str | None]] = {
     _MESSAGE_ID: lambda message, now: str(message.message_id),
     "%SourceFileName%": _source_name,
-    _SOURCE_EXTENSION: _source_extension,
+    _SOURCE_EXTENSION: lambda message, now: PurePosixPath(_source_name(message, now) or "").suffix,
     "%SourceParty%": _read_property(BTS.SourceParty),
     "%SourcePartyQualifier%": _read_property(BTS.SourcePartyQualifier),
     "%DestinationParty%": _read_property(BTS.DestinationParty),

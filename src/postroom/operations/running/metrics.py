@@ -23,13 +23,15 @@ class SupervisorMetrics:
 
     def collect_metrics(self) -> Iterator[Metric]:
         processes = self._supervisor.processes
-        yield Metric.gauge(
+        yield Metric(
+            "gauge",
             "postroom_process_up",
             "1 if the process runs.",
             {(process.name,): float(process.is_running) for process in processes},
             labels=("process",),
         )
-        yield Metric.counter(
+        yield Metric(
+            "counter",
             "postroom_process_starts",
             "How often the process was started.",
             {(process.name,): process.starts for process in processes},

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from postroom.errors import PipelineFailure
-from postroom.message import Bytes, Context, Message
+from postroom.message import Bytes, Message
 from postroom.pipelines.components.contract import Assembler, get_body, replace_body
 from postroom.pipelines.demotions import demotion_problems, find_demoted, format_demoted
 from postroom.pipelines.flat.definition import Csv, FlatFile
@@ -109,7 +109,8 @@ class FlatFileAssembler(Assembler):
             encoding=self.encoding,
         )
         found = demotion_problems(self.demote) + read_by.problems()
-        fields = self._list_paths()
+        parts = {"": self.record, HEADER: self.header, TRAILER: self.trailer}
+        fields = {f"{prefix}{name}" for prefix, part in parts.items() if part is not None for name in part.names}
         for prop, path in self.demote.items():
             if path.strip() and path not in fields:
                 found.append(f"{prop.dotted_name} is demoted into {path!r}, which is not a field.")
@@ -117,17 +118,14 @@ class FlatFileAssembler(Assembler):
         counted = {f"{TRAILER}{self.count}"} & {*self.values, *self.demote.values()}
         return found + [f"{path!r} is the count, which has no other value." for path in counted]
 
-    def _list_paths(self) -> set[str]:
-        parts = {"": self.record, HEADER: self.header, TRAILER: self.trailer}
-        return {f"{prefix}{name}" for prefix, layout in parts.items() if layout is not None for name in layout.names}
-
     def assemble(self, message: Message) -> Message:
         from postroom.pipelines.documents.disassembled_batch import read_whole
         from postroom.pipelines.flat.document import read_document
 
         line_names = {name: layout.names for name, layout in self.lines.items()}
         document = read_document(read_whole(get_body(message).body, "document"), self.record.names, line_names)
-        given = self._collect_values(message.context)
+        demoted = {path: format_demoted(value) for _, path, value in find_demoted(self.demote, message.context)}
+        given = {**self.values, **demoted}  # what is not in the document
         records = [self._write("record", self.record, {**document.fields, **given})]
         records += [self._write(name, self.lines[name], texts) for name, texts in document.lines]
         if self.trailer is not None:
@@ -136,11 +134,6 @@ class FlatFileAssembler(Assembler):
         if self.header is not None:
             records.insert(0, self._write("header", self.header, _select(given, HEADER)))
         return _write_lines(message, records, self.end, self.encoding, content_type="text/plain")
-
-    def _collect_values(self, context: Context) -> dict[str, str]:
-        """Return the texts of the fields that are not in the document, by path."""
-        demoted = {path: format_demoted(value) for _, path, value in find_demoted(self.demote, context)}
-        return {**self.values, **demoted}
 
     def _write(self, role: str, layout: Layout, texts: Mapping[str, str | None]) -> str:
         from postroom.pipelines.flat.record_writer import RecordWriter

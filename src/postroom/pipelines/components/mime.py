@@ -68,7 +68,7 @@ class Mime(Decoder):
             _, parsed = parse_mime(message, max_size=self.max_size)
         except RecursionError:
             raise self._nesting_failure() from None
-        if not _is_mime(parsed):
+        if "MIME-Version" not in parsed and "Content-Type" not in parsed:
             if self.allow_non_mime:
                 return message
             raise PipelineFailure(
@@ -163,19 +163,13 @@ def parse_mime(message: Message, *, max_size: int) -> tuple[bytes, email.message
     return content, email.parser.BytesParser(policy=email.policy.compat32).parsebytes(content)
 
 
-def _is_mime(parsed: email.message.Message) -> bool:
-    return "MIME-Version" in parsed or "Content-Type" in parsed
-
-
 def _decode_content(leaf: email.message.Message) -> bytes:
     if leaf.is_multipart():  # the part is a message itself
         inner = leaf.get_payload(0)
         assert isinstance(inner, email.message.Message)
         try:
             return inner.as_bytes()
-        except (
-            Exception
-        ) as error:  # the email package reads damaged headers that it cannot write, and each fails in its own way
+        except Exception as error:  # the email package reads damaged headers that it cannot write
             raise PipelineFailure(
                 "A part of the MIME message cannot be decoded.", why=f"{type(error).__name__}.", hint=_AGAIN
             ) from None
@@ -255,14 +249,11 @@ def build_mime(message: Message, *, max_size: int) -> bytes:
         )
     # The parts are base64, which does not contain the underscores of the boundary.
     boundary = f"_postroom_{message.message_id.hex}"
-    lines = [
-        "MIME-Version: 1.0",
-        f'Content-Type: multipart/mixed; boundary="{boundary}"',
-        "",
-    ]
+    pieces = [f'MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary="{boundary}"\r\n\r\n'.encode()]
     for part in message.parts:
-        lines += [f"--{boundary}", *_headers(part, is_body=part is body), "", *_content_lines(part)]
-    return "\r\n".join([*lines, f"--{boundary}--", ""]).encode("ascii")
+        lines = [f"--{boundary}", *_headers(part, is_body=part is body), "", ""]
+        pieces += ["\r\n".join(lines).encode("ascii"), encode_base64_lines(part.data)]
+    return b"".join([*pieces, f"--{boundary}--\r\n".encode()])
 
 
 def _headers(part: Part, *, is_body: bool) -> Iterator[str]:
@@ -276,16 +267,11 @@ def _headers(part: Part, *, is_body: bool) -> Iterator[str]:
         yield "Content-Description: body"
     if not is_body or part.name != BODY_NAME:
         disposition = "inline" if is_body else "attachment"
-        yield f"Content-Disposition: {disposition}; {_format_filename(part.name)}"
+        filename = f'="{part.name}"' if _QUOTED_NAME.fullmatch(part.name) else f"*={encode_rfc2231(part.name, 'utf-8')}"
+        yield f"Content-Disposition: {disposition}; filename{filename}"
 
 
-def _format_filename(name: str) -> str:
-    if _QUOTED_NAME.fullmatch(name):
-        return f'filename="{name}"'
-    return f"filename*={encode_rfc2231(name, 'utf-8')}"
-
-
-def _content_lines(part: Part) -> Iterator[str]:
-    encoded = base64.b64encode(part.data).decode()
-    for start in range(0, len(encoded), 76):
-        yield encoded[start : start + 76]
+def encode_base64_lines(data: bytes) -> bytes:
+    """Return base64 in lines of 76 characters that end with CR LF."""
+    encoded = base64.b64encode(data)
+    return b"".join(encoded[start : start + 76] + b"\r\n" for start in range(0, len(encoded), 76))

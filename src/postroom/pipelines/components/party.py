@@ -87,13 +87,9 @@ class PartyByKey(_ByDigest):
         headers = message.context.get(HTTP.InboundHttpHeaders)
         if not isinstance(headers, str):
             return None
-        keys = [value.strip() for name, _, value in map(_split_header, headers.split("\r\n")) if name == KEY_HEADER]
+        lines = (line.partition(":") for line in headers.split("\r\n"))
+        keys = [value.strip() for name, _, value in lines if name.strip().lower() == KEY_HEADER]
         # Several keys are ambiguous: a proxy may have checked a different one.
         if len(keys) != 1 or not keys[0].startswith(HASHED):
             return None
         return self._find_party(keys[0].removeprefix(HASHED))
-
-
-def _split_header(line: str) -> tuple[str, str, str]:
-    name, colon, value = line.partition(":")
-    return name.strip().lower(), colon, value

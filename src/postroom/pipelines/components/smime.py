@@ -18,7 +18,14 @@ from postroom.clock import system_clock
 from postroom.errors import PipelineFailure
 from postroom.message import Message
 from postroom.pipelines.components.contract import Decoder, Encoder
-from postroom.pipelines.components.mime import MAX_SIZE, build_mime, parse_mime, replace_content, size_problems
+from postroom.pipelines.components.mime import (
+    MAX_SIZE,
+    build_mime,
+    encode_base64_lines,
+    parse_mime,
+    replace_content,
+    size_problems,
+)
 from postroom.secrets.references import Secret
 from postroom.system_properties import BTS, HTTP
 from postroom.values import MAX_PROMOTED_LENGTH
@@ -350,7 +357,7 @@ def _wrap(der: bytes, kind: str) -> bytes:
         "Content-Transfer-Encoding: base64\r\n"
         "Content-Disposition: attachment; filename=smime.p7m\r\n\r\n"
     )
-    return headers.encode() + _encode_lines(der)
+    return headers.encode() + encode_base64_lines(der)
 
 
 def _join_signature(content: bytes, der: bytes, boundary: str) -> bytes:
@@ -366,9 +373,6 @@ def _join_signature(content: bytes, der: bytes, boundary: str) -> bytes:
         "Content-Transfer-Encoding: base64\r\n"
         "Content-Disposition: attachment; filename=smime.p7s\r\n\r\n"
     )
-    return b"".join((start.encode(), content, between.encode(), _encode_lines(der), f"--{boundary}--\r\n".encode()))
-
-
-def _encode_lines(data: bytes) -> bytes:
-    encoded = base64.b64encode(data)
-    return b"".join(encoded[start : start + 76] + b"\r\n" for start in range(0, len(encoded), 76))
+    return b"".join(
+        (start.encode(), content, between.encode(), encode_base64_lines(der), f"--{boundary}--\r\n".encode())
+    )

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 from postroom.errors import DefinitionError, PipelineFailure, PostroomError, is_environment_error
@@ -56,7 +56,8 @@ class StoredComponent:
     def load(self, files: ShippedFiles) -> Component | Callable[..., Any]:
         """Load the component. Raises PipelineFailure if this is not possible here."""
         try:
-            found: Any = self._module(files)
+            is_file = self.target == "file"
+            found: Any = import_shipped_module(files, self.where) if is_file else importlib.import_module(self.where)
             for step in self.name.split("."):
                 found = getattr(found, step)
             loaded: Component | Callable[..., Any] = found if self.settings is None else found(**self.settings)
@@ -71,11 +72,6 @@ class StoredComponent:
                 hint=_HINT,
             ) from error
         return _with_files(loaded, files)
-
-    def _module(self, files: ShippedFiles) -> ModuleType:
-        if self.target == "file":
-            return import_shipped_module(files, self.where)
-        return importlib.import_module(self.where)
 
 
 def load_component(component: object, files: ShippedFiles) -> Component | Callable[..., Any]:
@@ -117,9 +113,8 @@ def refer_to(component: object, folder: Path | None) -> StoredComponent:
         raise DefinitionError(f"{component!r} is neither a component nor a function.")
     name, module = definition.__qualname__, definition.__module__
     if name.endswith("<lambda>"):
-        raise DefinitionError(
-            f"A lambda{_format_line(definition)} has no name to load it by; write a function with def."
-        )
+        line = definition.__code__.co_firstlineno
+        raise DefinitionError(f"A lambda (line {line}) has no name to load it by; write a function with def.")
     if "<" in name:
         raise DefinitionError(f"{name} is defined inside a function; define it at the top level of a file.")
     if module.partition(".")[0] == __name__.partition(".")[0]:
@@ -138,10 +133,6 @@ def _public_package(definition: Any) -> str:
     packages = (".".join(steps[:end]) for end in range(1, len(steps)))
     exporting = (name for name in packages if getattr(sys.modules[name], definition.__qualname__, None) is definition)
     return next(exporting, definition.__module__)
-
-
-def _format_line(function: FunctionType) -> str:
-    return f" (line {function.__code__.co_firstlineno})"
 
 
 def _relative_path(source: Path, folder: Path) -> str | None:

@@ -120,7 +120,8 @@ def problems(csv: Csv) -> list[str]:
     if isinstance(csv.header, tuple):
         if not csv.header:
             found.append("The list of column names is empty.")
-        found += [f"Two columns are named {name!r}." for name in _find_repeated(csv.header)]
+        repeated = sorted({name for name in csv.header if csv.header.count(name) > 1})
+        found += [f"Two columns are named {name!r}." for name in repeated]
         for prop, column in csv.promotions.entries:
             if column.strip() and column not in csv.header:
                 found.append(f"{prop.dotted_name} is promoted from {column!r}, which is not among the columns.")
@@ -145,7 +146,3 @@ def _encoding_problem(encoding: str) -> str | None:
     if transparent:
         return None
     return f"Lines cannot be found in the encoding {encoding!r}; convert the interchange to UTF-8."
-
-
-def _find_repeated(names: tuple[str, ...]) -> list[str]:
-    return sorted({name for name in names if names.count(name) > 1})

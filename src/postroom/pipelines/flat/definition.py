@@ -18,10 +18,6 @@ from postroom.pipelines.flat import layout as flat_layout
 from postroom.pipelines.flat.layout import Layout
 
 
-def _freeze_header(header: bool | Sequence[str]) -> bool | tuple[str, ...]:
-    return header if isinstance(header, bool) else tuple(header)
-
-
 class Csv(Promoting, Format):
     """Reads rows of delimited text (RFC 4180). Each row becomes a message.
 
@@ -40,7 +36,9 @@ class Csv(Promoting, Format):
     content_type: ClassVar[str] = "text/csv"
     delimiter: str = ","
     quote: str | None = '"'
-    header: Annotated[bool | Sequence[str], AfterValidator(_freeze_header)] = True
+    header: Annotated[
+        bool | Sequence[str], AfterValidator(lambda header: header if isinstance(header, bool) else tuple(header))
+    ] = True
     encoding: str = "utf-8"
     message_type: str | None = None
     recoverable: bool = True
@@ -54,10 +52,6 @@ class Csv(Promoting, Format):
         from postroom.pipelines.flat.csv_rows import disassemble
 
         return partial(disassemble, self)
-
-
-def _normalize_line_end(end: str) -> str:
-    return "\n" if end == "\r\n" else end
 
 
 class FlatFile(Promoting, Format):
@@ -85,7 +79,7 @@ class FlatFile(Promoting, Format):
     header: Layout | None = None
     trailer: Layout | None = None
     count: str | None = None
-    end: Annotated[str, AfterValidator(_normalize_line_end)] = "\n"
+    end: Annotated[str, AfterValidator(lambda end: "\n" if end == "\r\n" else end)] = "\n"
     encoding: str = "utf-8"
     output: Literal["xml", "json"] = "xml"
     recoverable: bool = True

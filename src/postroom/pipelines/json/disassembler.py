@@ -339,17 +339,13 @@ def _from_json(value_type: ValueType, token: bytes) -> Value | None:
         text = msgspec.json.decode(token, type=str)
         return check_promoted(value_from_text(value_type, text))
     if first in b"-0123456789" and value_type in _NUMBERS:
-        return _from_number(value_type, token.decode("ascii"))
+        text = token.decode("ascii")
+        is_whole = value_type is not ValueType.INT or text.removeprefix("-").isdigit()
+        return value_from_text(value_type, text) if is_whole else _to_whole_number(text)
     if first in b"tf" and value_type is ValueType.BOOL:
         return first == b"t"
     shown = token.decode("utf-8", "replace")
     raise BadValue(f"{shown} is not {_ACCEPTED[value_type]}.")
-
-
-def _from_number(value_type: ValueType, text: str) -> Value:
-    if value_type is ValueType.INT and not text.removeprefix("-").isdigit():
-        return _to_whole_number(text)
-    return value_from_text(value_type, text)
 
 
 def _to_whole_number(text: str) -> Value:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from postroom.errors import BadValue, PipelineFailure
-from postroom.message import CHUNK_SIZE, FRAGMENT_SIZE, MAX_PARTS, Body, Context, Message, Part
+from postroom.message import FRAGMENT_SIZE, MAX_PARTS, Body, Context, Message, Part
 from postroom.pipelines.components.contract import CONSUMED, Decoder, Disassembler, PartyResolver, Suspend, Validator
 from postroom.pipelines.components.stored_component import (
     component_failure,
@@ -41,6 +41,9 @@ from postroom.processes.time_limit import TimedOut, TimeLimit
 from postroom.properties import Property, dotted_name, split_key
 from postroom.system_properties import BTS, SUSPEND_QUEUE
 from postroom.values import Value
+
+#: The number of bytes of an interchange that the disassemblers are probed with.
+_HEAD_SIZE = 4_096
 
 
 def run_stages(pipeline: Receive, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
@@ -111,7 +114,7 @@ class ComponentStages:
         if self._skips_probe:
             return 1, *next(self._load_components(self._pipeline.disassemblers))
         assert message.body is not None
-        head = _read_head(message.body.body)
+        head = next(message.body.body.chunks(), b"")[:_HEAD_SIZE]
         for position, (name, component) in enumerate(self._load_components(self._pipeline.disassemblers), 1):
             if isinstance(component, Format):
                 if component.can_read(head):
@@ -260,10 +263,6 @@ def _with_schema(messages: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         ],
         schema=schema,
     )
-
-
-def _read_head(body: Body) -> bytes:
-    return next(iter(body.chunks()), b"")[: min(CHUNK_SIZE, 4096)]
 
 
 def disassemble_messages(

@@ -70,7 +70,7 @@ class RowOrigin:
     file: str
     start: int = 0
     """The position in the file at which the numbers of the rows start."""
-    find_line: Callable[[int], SourceLine | None] = lambda number: None
+    find_line: Callable[[int], SourceLine | None] | None = None
 
 
 def read_rows(pipeline: Rows, batch: pa.RecordBatch, first_number: int, origin: RowOrigin | None = None) -> RowMessages:
@@ -176,7 +176,7 @@ def _build_bad_row(
 ) -> BadDocument:
     """Return a bad row with its bytes in the file, and the position in the reason. If the line is not found, the row is
     kept as Spark read it."""
-    line = None if origin is None else origin.find_line(number)
+    line = None if origin is None or origin.find_line is None else origin.find_line(number)
     if line is not None and not _is_line_of(pipeline, line, batch, row):
         line = None
     where = f"Row {number}"

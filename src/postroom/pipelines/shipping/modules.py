@@ -24,12 +24,8 @@ def import_shipped_module(files: ShippedFiles, path: str) -> ModuleType:
     # Two threads may both add a finder, which does no harm.
     if not any(isinstance(finder, _Finder) and finder.package == package for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(package, files))
-    return importlib.import_module(_module_name(package, path))
-
-
-def _module_name(package: str, path: str) -> str:
     stem = path.removesuffix(".py").removesuffix("/__init__")
-    return ".".join([package, *stem.split("/")])
+    return importlib.import_module(".".join([package, *stem.split("/")]))
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):

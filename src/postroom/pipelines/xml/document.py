@@ -99,7 +99,9 @@ def _select_documents(pipeline: Xml, split: str, envelope: etree._Element) -> li
             why="It selects something that is not an element.",
             hint="Correct the pipeline's split.",
         )
-    if not selected and not _is_empty_envelope(envelope, split, pipeline.namespaces):
+    # An empty envelope is consumed without a message, so the answer must be certain.
+    is_expected = envelope.tag == _root_tag(split, pipeline.namespaces)
+    if not selected and (not is_expected or _has_content(envelope)):
         raise PipelineFailure(
             f"{split!r} selects nothing in this envelope.",
             why=f"The root is {get_message_type(envelope)!r}. An envelope is empty only if it has the root "
@@ -107,13 +109,6 @@ def _select_documents(pipeline: Xml, split: str, envelope: etree._Element) -> li
             hint="Send an envelope of the expected form, or correct the pipeline's split and namespaces.",
         )
     return list(selected)
-
-
-def _is_empty_envelope(envelope: etree._Element, split: str, namespaces: Mapping[str, str]) -> bool:
-    """Return True if this is the root that ``split`` starts with and it has no content.
-
-    An empty envelope is consumed without a message, so the answer must be certain."""
-    return envelope.tag == _root_tag(split, namespaces) and not _has_content(envelope)
 
 
 def _root_tag(split: str, namespaces: Mapping[str, str]) -> str | None:

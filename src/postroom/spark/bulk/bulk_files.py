@@ -106,7 +106,9 @@ class BulkFiles:
 
     def _select_ready(self, connection: Connection, claims: Sequence[FileClaim]) -> list[FileClaim]:
         """Return the files that have not changed and are not completely published. Finish or quarantine the others."""
-        done = self._read_done(connection, claims)
+        ids = [claim.interchange_id for claim in claims]
+        progress = read_progress(connection, ids) if ids else {}
+        done = {interchange_id for interchange_id, receipts in progress.items() if receipts.done}
         self._finish(connection, [claim for claim in claims if claim.interchange_id in done])
         ready = []
         for claim in claims:
@@ -131,10 +133,6 @@ class BulkFiles:
             else:
                 ready.append(claim)
         return ready
-
-    def _read_done(self, connection: Connection, claims: Sequence[FileClaim]) -> set[uuid.UUID]:
-        ids = [claim.interchange_id for claim in claims]
-        return {file for file, progress in read_progress(connection, ids).items() if progress.done} if ids else set()
 
     def _store_problem(self, connection: Connection, claim: FileClaim, state: FileClaimState, problem: str) -> None:
         file_claims.store_problem(connection, claim, state, problem)

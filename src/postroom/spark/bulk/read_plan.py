@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 #: The columns that identify the split of a row.
 FILE, START, LENGTH = "file", "start", "length"
-#: The name of a claimed file starts with its interchange id.
 
 #: Enough splits that the tasks end together, but large enough to be worth a task.
 _SPLITS_PER_CORE = 3
@@ -37,9 +36,19 @@ _SMALLEST_SPLIT = 4 << 20
 
 #: The prefixes of the Spark settings that affect splits, rows or values.
 _ROW_SETTINGS = (
-    *("spark.sql.files.", "spark.sql.sources.", "spark.sql.legacy.", "spark.sql.execution.arrow."),
-    *("spark.sql.csv.", "spark.sql.json.", "spark.sql.xml.", "spark.sql.parquet.", "spark.sql.orc."),
-    *("spark.sql.ansi.", "spark.sql.session.timeZone", "spark.sql.timestampType", "spark.sql.caseSensitive"),
+    "spark.sql.files.",
+    "spark.sql.sources.",
+    "spark.sql.legacy.",
+    "spark.sql.execution.arrow.",
+    "spark.sql.csv.",
+    "spark.sql.json.",
+    "spark.sql.xml.",
+    "spark.sql.parquet.",
+    "spark.sql.orc.",
+    "spark.sql.ansi.",
+    "spark.sql.session.timeZone",
+    "spark.sql.timestampType",
+    "spark.sql.caseSensitive",
 )
 
 _JSON_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
@@ -124,7 +133,7 @@ def _settings(split_bytes: int) -> dict[str, str]:
 
 
 def _reader_options(reader: SparkReader) -> dict[str, Any]:
-    options = format_options(reader)
+    options = {name: _format_option(value) for name, value in reader.options.items()}
     if reader.marks_bad_rows:
         options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     given = {name.lower() for name in options}
@@ -134,12 +143,8 @@ def _reader_options(reader: SparkReader) -> dict[str, Any]:
     return options
 
 
-def format_options(reader: SparkReader) -> dict[str, Any]:
-    """Return the options as text for Spark, and references to secrets as they are stored."""
-    return {name: _format_option(value) for name, value in reader.options.items()}
-
-
 def _format_option(value: Option) -> Any:
+    """Return an option as text for Spark, or a reference to a secret as it is stored."""
     if isinstance(value, Secret):
         return value.model_dump(mode="json")
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -99,7 +99,9 @@ class BulkTask:
             progress = read_progress(worker.connection, [unit_id])[unit_id]
             if progress.done:
                 return ReceivedRows(unit_id=unit_id)
-            if not self._start_split(worker.connection, unit_id, split):
+            if not start_split(
+                worker.connection, unit_id, split.interchange_id, start=split.start, length=split.length
+            ):
                 return ReceivedRows(unit_id=unit_id, stopped=True)
             context = (
                 Context()
@@ -109,12 +111,17 @@ class BulkTask:
             )
             reader = rows_reader(self.location)
             limit = FileLimit(worker.connection, reader, split.interchange_id)
-            lines = self._open_lines(split)
+            path = self.paths.get(split.interchange_id)
+            lines = None
+            if self.encoding is not None and path is not None:
+                lines = RowLines(self.encoding, path, split.start, split.length)
+            file = PurePath(self.origins[split.interchange_id]).name
+            origin = RowOrigin(file=file, start=split.start, find_line=None if lines is None else lines.find)
             received = receive_rows(
                 worker.receiver,
                 self.location,
                 rows_pipeline(self.location),
-                RowUnit(unit_id=unit_id, context=context, origin=self._make_origin(split, lines)),
+                RowUnit(unit_id=unit_id, context=context, origin=origin),
                 split.batches if lines is None else mark_undecoded(lines, split.batches),
                 progress=progress,
                 bad_content_type=_BAD_CONTENT_TYPES.get(reader.format, "application/octet-stream"),
@@ -127,21 +134,6 @@ class BulkTask:
         except BaseException:
             close_worker(self.login)
             raise
-
-    def _open_lines(self, split: Split) -> RowLines | None:
-        """Return the lines of a split of a text file. Return None if the file is not text."""
-        if self.encoding is None or split.interchange_id not in self.paths:
-            return None
-        return RowLines(self.encoding, self.paths[split.interchange_id], split.start, split.length)
-
-    def _make_origin(self, split: Split, lines: RowLines | None) -> RowOrigin:
-        file = PurePath(self.origins[split.interchange_id]).name
-        if lines is None:
-            return RowOrigin(file=file, start=split.start)
-        return RowOrigin(file=file, start=split.start, find_line=lines.find)
-
-    def _start_split(self, connection: Connection, unit_id: uuid.UUID, split: Split) -> bool:
-        return start_split(connection, unit_id, split.interchange_id, start=split.start, length=split.length)
 
 
 class FileLimit:
