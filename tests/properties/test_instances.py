@@ -38,10 +38,10 @@ from postroom.messagebox.instances import InstanceQuery, InstanceState
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import MAX_AHEAD, HostQueues, ScheduledRetry, Suspension
-from postroom.operations.instances import changes
 from postroom.operations.ports import send_ports
 from postroom.operations.ports.states import StateChange
 from postroom.ports.send_ports import read_send_ports
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.databases import Databases
 from tests.support.waiting import wait_until

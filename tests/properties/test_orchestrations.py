@@ -18,9 +18,9 @@ from postroom.errors import PostroomError
 from postroom.hosts import HostInstance
 from postroom.hosts.orchestrations import runner
 from postroom.messagebox.coordination.notifications import wake_up_channel
-from postroom.operations.instances.changes import terminate
 from tests.integration.hosts.conftest import SETTINGS
 from tests.support.box import Box
+from tests.support.changes import terminate
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
 from tests.support.orchestrations import apply_orchestrations

@@ -11,8 +11,9 @@ from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.storage.stored_messages import ConnectionReader, build_message
-from postroom.operations.instances.changes import resume
+from postroom.operations.instances.changes import resume_with_body
 from tests.support.box import Box
+from tests.support.changes import resume
 
 QUEUES = HostQueues("Default")
 
@@ -43,7 +44,10 @@ def dequeue_all(box: Box) -> list[Message]:
 def resume_now(box: Box, instance_id: uuid.UUID, *, body: bytes | None = None) -> list[Message]:
     """Resume a suspended inbound instance and return the messages that are published. If it fails again, the error is
     raised and the instance stays in the work queue."""
-    resume(box.connection, instance_id, body=body)
+    if body is None:
+        resume(box.connection, instance_id)
+    else:
+        resume_with_body(box.connection, instance_id, body)
     [claimed] = _claim(box)
     _handle(box, claimed)
     return dequeue_all(box)

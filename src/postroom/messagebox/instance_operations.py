@@ -42,6 +42,8 @@ class BulkOperation:
     reason: str | None
     total: int
     changed: int
+    messages: int
+    """The number of terminated messages."""
     hosts: Mapping[str, int]
     """The number of instances that hosts got to process, by the name of the host."""
     remaining: int
@@ -69,17 +71,6 @@ def start_operation(
         return int(operation_id)
 
     return operator_transaction(connection, work)
-
-
-def start_single(
-    connection: Connection, kind: OperationKind, instance_id: uuid.UUID, *, first_only: bool = False
-) -> int:
-    """Store an operation on one active instance, in the caller's transaction. Return its id."""
-    call = "SELECT start_operation(%s, %s, %s, %s)"
-    operation_id = int(read_value(connection, call, kind, f"instance {instance_id}", [instance_id], first_only))
-    # Marks the instance, so that no other operation can become pending.
-    connection.execute("SELECT continue_operation(%s, 1)", (operation_id,))
-    return operation_id
 
 
 def find_pending_operation(connection: Connection, instance_id: uuid.UUID) -> str | None:
@@ -125,15 +116,24 @@ def _read(connection: Connection, *, operation_id: int | None = None, limit: int
     return read_records(connection, BulkOperation, statement("queries/list_operations"), conditions)
 
 
-def change_now(connection: Connection, kind: OperationKind, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str | None]:
-    """Change the instances whose state allows it, in the caller's transaction. The function records it in the audit.
-    Return the changed ones, and the hosts of those that are in the work queue now."""
-    return dict(connection.execute("SELECT * FROM change_instances(%s, %s)", (kind, list(ids))).fetchall())
+@dataclass(frozen=True, kw_only=True)
+class ChangedInstance:
+    """An instance that was changed. One that was active is ``pending``: it is changed when its present attempt has
+    ended. ``host`` got a resumed or rerouted one. ``messages`` is the number of its terminated messages."""
+
+    instance_id: uuid.UUID
+    pending: bool
+    host: str | None
+    messages: int
 
 
-def suspend_unrecorded(connection: Connection, ids: Sequence[uuid.UUID]) -> None:
-    """Suspend the instances whose state allows it, as a part of another change."""
-    connection.execute("SELECT suspend_instances(%s)", (list(ids),))
+def change_now(
+    connection: Connection, kind: OperationKind, ids: Sequence[uuid.UUID], *, first_only: bool = False
+) -> list[ChangedInstance]:
+    """Change the instances whose state allows it, in the caller's transaction. The function records it in the audit,
+    and wakes the hosts that get work."""
+    call = "SELECT * FROM change_instances(%s, %s, %s)"
+    return read_records(connection, ChangedInstance, call, (kind, list(ids), first_only))
 
 
 def resume_unrecorded(connection: Connection, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
@@ -142,10 +142,9 @@ def resume_unrecorded(connection: Connection, ids: Sequence[uuid.UUID]) -> dict[
     return dict(connection.execute(statement("queries/resume_instances"), (list(ids),)).fetchall())
 
 
-def set_first_message_aside(connection: Connection, instance_id: uuid.UUID, seq: int, new_id: uuid.UUID | None) -> bool:
-    """Let the first message of an ordered send port become the instance ``new_id``, or terminate it (None). The
-    function records it in the audit. Return False if the message ``seq`` is not the first any more, or a host is
-    sending it."""
+def skip_message(connection: Connection, instance_id: uuid.UUID, seq: int, new_id: uuid.UUID) -> bool:
+    """Let the first message of an ordered send port become the instance ``new_id``. The function records it in the
+    audit. Return False if the message ``seq`` is not the first any more, or a host is sending it."""
     return bool(read_value(connection, "SELECT skip_message(%s, %s, %s)", instance_id, seq, new_id))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
@@ -22,10 +22,6 @@ GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
 
 #: The order of a listing by number: the oldest first, or the latest first.
 Direction = Literal["ASC", "DESC"]
-
-#: Instances changed in one transaction, and instances read by one query. A query reads the work queue whole.
-_BATCH_SIZE = 1_000
-_READ_SIZE = 20_000
 
 
 class InstanceState(IntEnum):
@@ -169,7 +165,6 @@ class InstanceQuery:
             "error": self.error_code,
             "message": self.message_id,
             "interchange": self.interchange_id,
-            "after": None,
             "limit": self.limit,
         }
 
@@ -279,23 +274,6 @@ def count_suspended(connection: Connection) -> dict[Suspended, int]:
     """Count the suspended messages and orchestration instances by service and error code."""
     rows = connection.execute(statement("queries/count_suspended"))
     return {Suspended(service, what, code): count for service, what, code, count in rows}
-
-
-def iterate_batches(connection: Connection, query: InstanceQuery) -> Iterator[list[uuid.UUID]]:
-    """Yield the ids of the instances that match the query, the oldest first, in batches of one transaction each.
-
-    A resumed instance keeps its number, so an instance that fails again at once is not returned twice."""
-    remaining = query.limit
-    after = None
-    while remaining is None or remaining > 0:
-        limit = _READ_SIZE if remaining is None else min(_READ_SIZE, remaining)
-        found = _read(connection, replace(query, limit=limit).parameters() | {"after": after}, "ASC")
-        if not found:
-            return
-        after = found[-1].seq
-        remaining = None if remaining is None else remaining - len(found)
-        ids = [instance.instance_id for instance in found]
-        yield from (ids[start : start + _BATCH_SIZE] for start in range(0, len(ids), _BATCH_SIZE))
 
 
 def select_instances(direction: Direction) -> str:

@@ -21,11 +21,11 @@ from postroom.messagebox.instances import get_instance
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.instances.advice import get_advice
-from postroom.operations.instances.changes import resume
 from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Region, interchange
+from tests.support.changes import resume
 from tests.support.contents.queues import QueueRow
 from tests.support.cut_connections import cut_before_commit
 

@@ -54,7 +54,7 @@ def test_all_messages_are_terminated_after_a_question_with_their_number(ordered:
     assert "No instance was terminated. Use --yes" in refused.err
     assert count_messages(ordered, "Ordered") == 3
     done = ordered("instance", "terminate", port, "--all-messages", "--yes", "-o", "json")
-    assert (done.code, done.json) == (ExitCode.OK, {"terminated": 1, "pending": 0})
+    assert (done.code, done.json) == (ExitCode.OK, {"terminated": 1, "pending": 0, "messages": 3})
     assert count_messages(ordered, "Ordered") == 0
 
 
@@ -72,8 +72,11 @@ def test_terminate_by_conditions_leaves_the_other_messages_of_an_ordered_port(or
     assert (done.code, done.out) == (ExitCode.OK, "1 instance terminated.\n")
     assert "Only the first message of Ordered will be deleted." in done.err
     assert count_messages(ordered, "Ordered") == 2
-    done = ordered("instance", "terminate", "--all", "--port", "Ordered", "--all-messages", "--yes")
-    assert "All 2 messages of Ordered will be deleted." in done.err
+    done = ordered("instance", "terminate", "--all", "--port", "Ordered", "--all-messages", "--yes", "-o", "json")
+    assert done.json == {"terminated": 1, "pending": 0, "messages": 2}
+    assert done.err == (
+        "All 2 messages of Ordered will be deleted.\n1 instance (1 ready to run), 2 messages, will be terminated.\n"
+    )
     assert count_messages(ordered, "Ordered") == 0
 
 

@@ -19,8 +19,8 @@ from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.connection import connect, read_value
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.operations.instances.changes import resume
 from tests.support.box import Box, Region
+from tests.support.changes import resume
 from tests.support.waiting import PATIENCE, wait_until
 
 EU = Region == "EU"

@@ -15,9 +15,9 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import InstanceState, get_instance
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, JournalEntry, read_orchestrations
-from postroom.operations.instances.changes import resume, suspend, terminate
 from postroom.operations.orchestrations import states as orchestration_states
 from tests.support.box import Box
+from tests.support.changes import resume, suspend, terminate
 from tests.support.orchestrations import Key, Kind, apply_orchestrations, is_empty, publish
 from tests.support.waiting import PATIENCE, wait_until
 

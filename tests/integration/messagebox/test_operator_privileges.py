@@ -127,7 +127,7 @@ CALLS: dict[str, Call] = {
         "SELECT change_instances('suspend', ARRAY(SELECT instance_id FROM instances LIMIT 1))"
     ),
     "skip_message": lambda _box, olga: olga.execute(
-        "SELECT skip_message(instance_id, seq, NULL) FROM instances WHERE task = 6 ORDER BY seq LIMIT 1"
+        "SELECT skip_message(instance_id, seq, gen_random_uuid()) FROM instances WHERE task = 6 ORDER BY seq LIMIT 1"
     ),
     "start_operation": lambda _box, olga: _start_operation(olga, "suspend"),
     "continue_operation": lambda _box, olga: olga.execute(

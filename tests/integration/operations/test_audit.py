@@ -17,11 +17,12 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import InstanceQuery
 from postroom.operations.all_or_none import all_or_none
 from postroom.operations.deployment.apply import apply, remove
-from postroom.operations.instances import changes
+from postroom.operations.instances.changes import resume_with_body
 from postroom.operations.jobs import repair_messagebox
 from postroom.operations.ports import groups, receive_locations, send_ports
 from postroom.operations.roles import grant_role, revoke_role
 from postroom.ports.receive_locations import read_receive_locations
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.contents import Contents
 
@@ -70,7 +71,7 @@ def test_changes_of_instances_are_recorded_with_the_reason(box: Box) -> None:
 
     def work() -> None:
         changes.suspend(box.connection, first)
-        changes.resume(box.connection, first, body=b"corrected")
+        resume_with_body(box.connection, first, b"corrected")
         changes.suspend_all(box.connection, InstanceQuery())
         changes.terminate_all(box.connection, InstanceQuery())
 

@@ -19,13 +19,13 @@ from postroom.message import Context
 from postroom.messagebox.connection import connect
 from postroom.messagebox.storage.receipts import Progress
 from postroom.operations.bad_rows import ResumedRows, SavedRows, resume_bad_rows, save_bad_rows
-from postroom.operations.instances.changes import terminate
 from postroom.pipelines import Rows
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.bulk.task import SPLIT_START
 from postroom.system_properties import BTS, FILE
 from tests.support.box import PROMOTE, Box
 from tests.support.bulk_location import add_bulk_location
+from tests.support.changes import terminate
 from tests.support.dequeue import handle_resumed
 
 FILE_ID = uuid.UUID(int=99)

@@ -25,7 +25,7 @@ from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.hosts import get_host_details, list_hosts
-from postroom.operations.instances.changes import resume, terminate
+from postroom.operations.instances.changes import resume_with_body
 from postroom.operations.jobs import check, list_jobs, run_jobs
 from postroom.operations.messages import find_part, list_referring_instances, save_message
 from postroom.operations.ports import receive_locations as locations
@@ -34,6 +34,7 @@ from postroom.operations.subscriptions import find_subscription, list_subscripti
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region, Total
+from tests.support.changes import terminate
 from tests.support.inbox_location import add_inbox_location
 from tests.support.waiting import wait_until
 
@@ -292,7 +293,7 @@ def test_no_operation_violates_an_invariant(box: Box, folded: bool) -> None:
     box.add_port("Audit", "exists(Region)", state="stopped")
     box.agent().publish([order(), Message.of(LARGE, promoted={Region: "EU"})])
     for instance in list_instances(box.connection, InstanceQuery(port="Europe")):
-        resume(box.connection, instance.instance_id, body=b"corrected")
+        resume_with_body(box.connection, instance.instance_id, b"corrected")
     terminate(box.connection, list_instances(box.connection, InstanceQuery(port="Audit"))[0].instance_id)
     if folded:
         run_jobs(box.connection)

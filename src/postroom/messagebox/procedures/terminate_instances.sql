@@ -1,6 +1,6 @@
--- Delete instances that are not active, with their subscriptions and convoys, release their messages, and return them.
--- Instances that do not exist or are active are skipped. operate_on_instances deletes their routing failure reports
--- later.
+-- Delete instances that are not active, with their subscriptions and convoys, and release their messages. Returns each
+-- as often as it had messages, or once. Instances that do not exist or are active are skipped. operate_on_instances
+-- deletes their routing failure reports later.
 -- Indexes: subscriptions_instance, convoy_set_instances_instance. Other indexes and locks: as int_lock_idle_instances
 -- and int_take_instances.
 CREATE OR REPLACE FUNCTION messagebox.terminate_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
@@ -37,5 +37,11 @@ BEGIN
     END IF;
     taken := int_take_instances(idle, p_suspended => true);
     PERFORM int_finish(taken);
-    RETURN QUERY SELECT unnest(terminated || released.instance_ids) UNION SELECT t.instance_id FROM unnest(taken) t;
+    RETURN QUERY
+    WITH released_messages (id) AS (
+        SELECT unnest(released.instance_ids) UNION ALL SELECT t.instance_id FROM unnest(taken) t
+    )
+    SELECT r.id FROM released_messages r
+    UNION ALL
+    (SELECT unnest(terminated) EXCEPT SELECT r.id FROM released_messages r);
 END $$;

@@ -1,6 +1,5 @@
 -- Service instances with the names of their hosts and services, by number: __DIRECTION__ is ASC for the lowest number
--- first and DESC for the highest number first. The conditions are in instance_conditions.sql. `after` excludes numbers
--- up to and including this one.
+-- first and DESC for the highest number first. The conditions are in instance_conditions.sql.
 -- Index: suspended_queue_number. The work queue and the scheduled queue are read whole: an index by number would cost
 -- every publish and every retry. Names are read only for the rows of the result.
 SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id,
@@ -14,7 +13,6 @@ SELECT i.instance_id, i.state, h.name, i.service_class, i.service_id,
        v.removed_at IS NOT NULL, i.primary_attempts IS NOT NULL, v.version
   FROM (SELECT * FROM instances i
          WHERE __CONDITIONS__
-           AND (%(after)s::bigint IS NULL OR i.seq > %(after)s)
          ORDER BY i.seq __DIRECTION__
          LIMIT %(limit)s) i
   JOIN hosts h ON h.id = i.host_id

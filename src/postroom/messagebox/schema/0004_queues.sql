@@ -182,6 +182,7 @@ CREATE TABLE messagebox.operations (
     requested_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     total         bigint NOT NULL DEFAULT 0,         -- chosen instances; 0: start
     changed       bigint NOT NULL DEFAULT 0,
+    messages      bigint NOT NULL DEFAULT 0,         -- terminated ones; 0: other kinds
     remaining     bigint NOT NULL DEFAULT 0,         -- the rows in operation_instances, which may be a million
     -- The number of instances that hosts got to process, by the name of the host.
     hosts         jsonb NOT NULL DEFAULT '{}',

@@ -21,12 +21,11 @@ from postroom.messagebox.instances import InstanceQuery, InstanceState, count_st
 from postroom.messagebox.storage.copy_rows import DELIVERIES
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.instances.changes import (
+    change_all,
     format_rerouted,
-    reroute_all,
     reroute_deliveries,
-    terminate_all,
 )
-from postroom.operations.instances.query_names import format_counts
+from postroom.operations.instances.preview import format_counts
 
 
 class Backlog(StrEnum):
@@ -110,7 +109,7 @@ def _apply_decision(connection: Connection, service: Service, decision: Backlog)
     terminated = active = 0
     hosts: Mapping[str, int] = {}
     if decision is Backlog.TERMINATE:
-        terminated = terminate_all(connection, query, all_messages=True)
+        terminated = change_all(connection, "terminate", query, all_messages=True).changed
         active = sum(count_states(connection, query).values())
     elif service.kind == ChangeKind.SEND_PORT:
         hosts = reroute_deliveries(connection, query)
@@ -118,7 +117,7 @@ def _apply_decision(connection: Connection, service: Service, decision: Backlog)
         active = sum(count_states(connection, left).values())
     else:
         # What a pipeline has to read first stays suspended.
-        hosts = reroute_all(connection, query)
+        hosts = change_all(connection, "reroute", query).hosts
     if not active:
         finish_backlog(connection, service.id)
     count = terminated + sum(hosts.values())

@@ -10,7 +10,7 @@ from postroom.errors import Problem
 from postroom.operations.deployment.backlog import build_backlog_problem
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.plan import ChangeKind
-from postroom.operations.instances.query_names import format_counts
+from postroom.operations.instances.preview import format_counts
 
 
 def find_removed_locations(definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str | None]:

@@ -1,20 +1,14 @@
-"""Advise operators what to do about a suspended instance, with commands. Warn before instances of removed ports and
-locations are resumed."""
+"""Advise operators what to do about a suspended instance, with commands."""
 
 from __future__ import annotations
 
 import re
 import shlex
-import uuid
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import replace
 
 from postroom.errors import format_count
 from postroom.messagebox.configuration.hosts import ServiceClass
-from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, count_instances
+from postroom.messagebox.instances import Instance, InstanceState
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
 from postroom.pipelines.rows.document import LINE_HINT
 from postroom.ports.send_ports import read_send_ports
@@ -151,23 +145,3 @@ def _advise_about_removed_service(instance: Instance, resume: str, terminate: st
         f"Or apply the application with the port again, then: {resume}\n"
         f"Or: {terminate}"
     )
-
-
-def describe_removed_services(connection: Connection, query: InstanceQuery) -> Iterator[str]:
-    """Yield a sentence for each port whose instances match the query, if the send port or a location of the receive
-    port was removed. The host suspends these instances again."""
-    removed: defaultdict[str, list[uuid.UUID]] = defaultdict(list)
-    for service in read_removed_services(connection):
-        removed[service.kind].append(service.id)
-    for kind, services in removed.items():
-        tasks = DELIVERIES if kind == "send port" else (QueueTask.RECEIVE,)
-        counts: Counter[str] = Counter()
-        for count in count_instances(connection, replace(query, services=services, tasks=tasks), "port"):
-            counts[str(count.value)] += count.count
-        for name, number in counts.items():
-            what = f"The send port {name!r}"
-            remedy = f"postroom instance reroute --all --port {shlex.quote(name)} --removed"
-            if kind != "send port":
-                what, remedy = f"A location of the receive port {name!r}", "apply an application that has it first"
-            instances = format_count(number, "instance")
-            yield f"{what} was removed. The host will suspend {instances} again. Instead: {remedy}"

@@ -2,19 +2,18 @@
 
 change_instances(connection, "resume", [first, second])           # all or none of them
 change_all(connection, "reroute", InstanceQuery(port="Europe"))   # to the current subscribers, in pieces
-resume(connection, instance_id, body=b"...")                      # with a corrected body
+resume_with_body(connection, instance_id, b"...")                 # a corrected one
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Protocol
+from typing import NoReturn, TypeVar
 
-from postroom.errors import StateError
+from postroom.errors import PostroomError, StateError
 from postroom.message import Body, Bytes, Part
 from postroom.messagebox.audit import record_action
 from postroom.messagebox.connection import Connection, operator_transaction
@@ -28,22 +27,14 @@ from postroom.messagebox.instance_operations import (
     replace_body,
     resume_unrecorded,
     run_operation,
-    set_first_message_aside,
+    skip_message,
     start_operation,
-    start_single,
-    suspend_unrecorded,
 )
-from postroom.messagebox.instances import (
-    Instance,
-    InstanceQuery,
-    InstanceState,
-    get_instance,
-    iterate_batches,
-    list_instances,
-)
+from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, get_instance
 from postroom.messagebox.queues import OUT_OF_ORDER, derive_delivery_id
 from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
-from postroom.operations.all_or_none import all_or_none
+
+Value = TypeVar("Value")
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 _CAN_BE_SUSPENDED = (
@@ -79,17 +70,13 @@ _RULES: Mapping[OperationKind, _Rule] = {
 @dataclass(frozen=True, kw_only=True)
 class ChangedInstances:
     """The number of changed instances. ``pending`` ones are active, and are changed when their present attempt has
-    ended without success. ``hosts`` are the hosts that got instances to process, with their number."""
+    ended without success. ``messages`` were terminated. ``hosts`` are the hosts that got instances to process, with
+    their number."""
 
     changed: int
     pending: int = 0
+    messages: int = 0
     hosts: Mapping[str, int] = field(default_factory=dict)
-
-
-class _Requeue(Protocol):
-    """Moves instances into the work queues. Returns the ids of those that were moved, with the names of their hosts."""
-
-    def __call__(self, connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]: ...
 
 
 def change_instances(
@@ -99,31 +86,47 @@ def change_instances(
 
     Suspending and terminating also change active instances, later. Of an ordered send port only the first message is
     terminated, unless ``all_messages`` is True. A terminated instance is deleted with its subscriptions. Its messages
-    are deleted unless another instance refers to them."""
-    done = all_or_none(connection, ids, partial(_change_one, kind=kind, all_messages=all_messages))
-    hosts: Counter[str] = Counter()
-    for one in done:
-        hosts.update(one.hosts)
-    return ChangedInstances(
-        changed=sum(one.changed for one in done), pending=sum(one.pending for one in done), hosts=hosts
-    )
+    are deleted unless another instance refers to them. A rerouted one is published again by its host, to the
+    subscribers that it was not routed to before. If there is none, the host suspends it again."""
+    distinct = list(dict.fromkeys(ids))
+
+    def work(connection: Connection) -> ChangedInstances:
+        done = change_now(connection, kind, distinct, first_only=kind == "terminate" and not all_messages)
+        changed = {one.instance_id for one in done}
+        if refused := next((id for id in distinct if id not in changed), None):
+            _refuse(connection, kind, refused, others=len(distinct) > 1)
+        pending = sum(one.pending for one in done)
+        return ChangedInstances(
+            changed=len(done) - pending,
+            pending=pending,
+            messages=sum(one.messages for one in done),
+            hosts=Counter(one.host for one in done if one.host is not None),
+        )
+
+    return operator_transaction(connection, work)
 
 
 def change_all(
-    connection: Connection, kind: OperationKind, query: InstanceQuery, *, all_messages: bool = False
+    connection: Connection,
+    kind: OperationKind,
+    query: InstanceQuery,
+    *,
+    all_messages: bool = False,
+    target: str = "instances",
+    report: Callable[[BulkOperation], None] = lambda _operation: None,
 ) -> BulkOperation:
     """Change every instance that matches the query and whose state allows it, in pieces. Otherwise the same as
-    ``change_instances``."""
+    ``change_instances``. ``target`` describes the query. ``report`` is called after each piece."""
     operation_id = start_operation(
-        connection, kind, restrict(kind, query), target="instances", first_only=not all_messages
+        connection, kind, restrict(kind, query), target=target, first_only=kind == "terminate" and not all_messages
     )
-    return run_operation(connection, operation_id)
+    return run_operation(connection, operation_id, report=report)
 
 
 def restrict(kind: OperationKind, query: InstanceQuery) -> InstanceQuery:
     """Return the query, restricted to the instances that the operation can change."""
     rule = _RULES[kind]
-    return replace(_restrict_states(query, rule.states), tasks=query.tasks if rule.tasks is None else rule.tasks)
+    return replace(query, states=_intersect(query.states, rule.states), tasks=_intersect(query.tasks, rule.tasks))
 
 
 def get_done(kind: OperationKind) -> str:
@@ -131,14 +134,11 @@ def get_done(kind: OperationKind) -> str:
     return _RULES[kind].done
 
 
-def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body | None = None) -> None:
-    """Resume a suspended instance, even if its send port is stopped. Raise StateError if it cannot be resumed.
+def resume_with_body(connection: Connection, instance_id: uuid.UUID, body: bytes | Body) -> ChangedInstances:
+    """Resume a suspended instance with another body. Raise StateError if it cannot be resumed.
 
-    ``body`` replaces the body of its message first. Other instances keep the stored message: this instance gets a copy
-    with the same context and the new body (RCV-15)."""
-    if body is None:
-        _change_one(connection, instance_id, kind="resume")
-        return
+    Other instances keep the stored message: this instance gets a copy with the same context and the new body
+    (RCV-15)."""
 
     def work(connection: Connection) -> list[str]:
         before = get_instance(connection, instance_id)
@@ -152,7 +152,9 @@ def resume(connection: Connection, instance_id: uuid.UUID, *, body: bytes | Body
             raise _build_state_error(get_instance(connection, instance_id), "resumed")
         return list(hosts.values())
 
-    WakeUp(connection).send(operator_transaction(connection, work))
+    hosts = operator_transaction(connection, work)
+    WakeUp(connection).send(hosts)
+    return ChangedInstances(changed=1, hosts=Counter(hosts))
 
 
 def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]) -> int:
@@ -175,57 +177,12 @@ def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]
     return len(hosts)
 
 
-def resume_all(connection: Connection, query: InstanceQuery) -> int:
-    """Resume every instance that matches the query and can be resumed. Return their number."""
-    return change_all(connection, "resume", query).changed
-
-
-def reroute(connection: Connection, instance_id: uuid.UUID) -> str:
-    """Let the host of a suspended instance publish its message again, to the subscribers that it was not routed to
-    before. Return the name of the host.
-
-    The host publishes the message and deletes the instance in one transaction. If no such subscription matches, the
-    host suspends the instance again. Raise StateError if the instance cannot be rerouted."""
-    [host] = _change_one(connection, instance_id, kind="reroute").hosts
-    return host
-
-
-def reroute_all(connection: Connection, query: InstanceQuery) -> Counter[str]:
-    """Reroute every suspended instance that matches the query and can be rerouted. Return their number by host."""
-    return Counter(change_all(connection, "reroute", query).hosts)
-
-
-def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Counter[str]:
+def reroute_deliveries(connection: Connection, query: InstanceQuery) -> Mapping[str, int]:
     """Reroute every message for a send port that matches the query, even if it is ready to run or waits for a retry.
     Return their number by host. What is rerouted already stays as it is."""
-
-    def suspend_and_reroute(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
-        suspend_unrecorded(connection, ids)
-        return {id: host for id, host in change_now(connection, "reroute", ids).items() if host is not None}
-
-    states = [*_CAN_BE_SUSPENDED, InstanceState.SUSPENDED]
-    deliveries = replace(_restrict_states(query, states), tasks=DELIVERIES)
-    return _requeue_all(connection, deliveries, suspend_and_reroute)
-
-
-def suspend(connection: Connection, instance_id: uuid.UUID) -> bool:
-    """Suspend an instance. Return False if it is active and its suspension is pending."""
-    return not _change_one(connection, instance_id, kind="suspend").pending
-
-
-def suspend_all(connection: Connection, query: InstanceQuery) -> int:
-    """Suspend every instance that matches the query. Return the number of those that are not pending."""
-    return change_all(connection, "suspend", query).changed
-
-
-def terminate(connection: Connection, instance_id: uuid.UUID, *, all_messages: bool = False) -> bool:
-    """Terminate an instance. Return False if it is active and its termination is pending."""
-    return not _change_one(connection, instance_id, kind="terminate", all_messages=all_messages).pending
-
-
-def terminate_all(connection: Connection, query: InstanceQuery, *, all_messages: bool = False) -> int:
-    """Terminate every instance that matches the query. Return the number of those that are not pending."""
-    return change_all(connection, "terminate", query, all_messages=all_messages).changed
+    deliveries = replace(query, tasks=DELIVERIES)
+    change_all(connection, "suspend", replace(deliveries, states=_CAN_BE_SUSPENDED))
+    return change_all(connection, "reroute", deliveries).hosts
 
 
 def skip(connection: Connection, instance_id: uuid.UUID) -> uuid.UUID:
@@ -241,7 +198,7 @@ def skip(connection: Connection, instance_id: uuid.UUID) -> uuid.UUID:
                 hint="Resume or terminate it, or leave it as it is.",
             )
         skipped = derive_delivery_id(instance_id, instance.seq)  # a receiver recognises a repeat by this id
-        if not set_first_message_aside(connection, instance_id, instance.seq, skipped):
+        if not skip_message(connection, instance_id, instance.seq, skipped):
             raise _build_state_error(get_instance(connection, instance_id), "skipped")
         return skipped
 
@@ -251,25 +208,11 @@ def skip(connection: Connection, instance_id: uuid.UUID) -> uuid.UUID:
 # -- steps ---------------------------------------------------------------------------------------------------------
 
 
-def _restrict_states(query: InstanceQuery, states: Collection[InstanceState]) -> InstanceQuery:
-    """Return the query, restricted to the states in which the operation is possible."""
-    return replace(query, states=[state for state in states if query.states is None or state in query.states])
-
-
-def _requeue_all(
-    connection: Connection,
-    query: InstanceQuery,
-    requeue: _Requeue,
-) -> Counter[str]:
-    """Move the instances that match the query into the work queues, a batch in each transaction. Return their number
-    by host."""
-    wake_up = WakeUp(connection)
-    moved: Counter[str] = Counter()
-    for ids in iterate_batches(connection, query):
-        hosts = operator_transaction(connection, partial(requeue, ids=ids))
-        moved.update(hosts.values())
-        wake_up.send(set(hosts.values()))
-    return moved
+def _intersect(chosen: Collection[Value] | None, possible: Collection[Value] | None) -> Collection[Value] | None:
+    """Return what is chosen and possible. None stands for everything."""
+    if chosen is None or possible is None:
+        return possible if chosen is None else chosen
+    return [value for value in possible if value in chosen]
 
 
 def format_rerouted(hosts: Mapping[str, int], *, of: str = "") -> str:
@@ -280,36 +223,21 @@ def format_rerouted(hosts: Mapping[str, int], *, of: str = "") -> str:
     return f"{count:,} {'instance' if count == 1 else 'instances'}{f' of {of}' if of else ''} will be routed again{by}."
 
 
-def _change_one(
-    connection: Connection, instance_id: uuid.UUID, *, kind: OperationKind, all_messages: bool = False
-) -> ChangedInstances:
-    """Change an instance. One that is active is suspended or terminated later, by a job."""
-    first_only = kind == "terminate" and not all_messages
-
-    def work(connection: Connection) -> ChangedInstances:
-        # An instance that only waits for messages is in no queue.
-        found = next(iter(list_instances(connection, InstanceQuery(ids=[instance_id], limit=1))), None)
-        if first_only and found is not None and found.task is QueueTask.DELIVER_IN_ORDER:
-            if set_first_message_aside(connection, instance_id, found.seq, None):
-                return ChangedInstances(changed=1)
-        elif changed := change_now(connection, kind, [instance_id]):
-            return ChangedInstances(changed=1, hosts=Counter(filter(None, changed.values())))
+def _refuse(connection: Connection, kind: OperationKind, instance_id: uuid.UUID, *, others: bool) -> NoReturn:
+    """Raise the error that explains why an instance was not changed, and ``others`` with it."""
+    try:
         instance = get_instance(connection, instance_id)
-        if instance.state is not InstanceState.ACTIVE or InstanceState.ACTIVE not in _RULES[kind].states:
-            raise _build_state_error(instance, get_done(kind))
-        if pending := find_pending_operation(connection, instance_id):
+        if instance.state is InstanceState.ACTIVE and (pending := find_pending_operation(connection, instance_id)):
             raise StateError(
                 f"Instance {instance_id} cannot be {get_done(kind)}: another operation is pending for it ({pending}).",
                 why="It is active. The operation is carried out when its present attempt has ended.",
                 hint="See 'postroom instance operations'.",
             )
-        start_single(connection, kind, instance_id, first_only=first_only)
-        return ChangedInstances(changed=0, pending=1)
-
-    done = operator_transaction(connection, work)
-    if done.hosts:
-        WakeUp(connection).send(done.hosts)
-    return done
+        raise _build_state_error(instance, get_done(kind))
+    except PostroomError as error:
+        if others:
+            error.hint = f"{error.hint} The others were not changed.".strip()
+        raise
 
 
 def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) -> bool:

@@ -1,8 +1,6 @@
-"""Check the names in a query for instances, and describe numbers of instances."""
+"""Check the names in a query for instances."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from postroom.agent.error_messages import FAILURE_CODES
 from postroom.errors import NotFound, suggest_names
@@ -10,7 +8,6 @@ from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import (
     InstanceQuery,
-    InstanceState,
     find_new_name,
     read_service_names,
     read_suspended_codes,
@@ -26,13 +23,6 @@ ERROR_CODES = frozenset(
         "SUSPENDED_ITSELF",
     }
 )
-
-
-def format_counts(counts: Mapping[InstanceState, int]) -> str:
-    """Return a number of instances with their states: ``500 instances (498 suspended, 2 ready to run)``."""
-    total = sum(counts.values())
-    states = ", ".join(f"{count:,} {state.label}" for state, count in sorted(counts.items()) if count)
-    return f"{total:,} {'instance' if total == 1 else 'instances'}" + (f" ({states})" if total else "")
 
 
 def check_names(connection: Connection, query: InstanceQuery) -> None:

@@ -18,11 +18,11 @@ from postroom.messagebox.instances import InstanceQuery, InstanceState, count_in
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.storage.receipts import read_progress
-from postroom.operations.instances.changes import resume_all, terminate_all
 from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
+from tests.support.changes import resume_all, terminate_all
 from tests.support.contents.queues import QueueRow
 from tests.support.dequeue import dequeue_all, resume_now
 

@@ -17,9 +17,9 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.storage.receipts import read_progress
 from postroom.operations.instances.advice import get_advice
-from postroom.operations.instances.changes import resume, terminate
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, interchange
+from tests.support.changes import resume, terminate
 from tests.support.dequeue import dequeue_all, resume_now
 
 EU, US, BAD = b'{"region": "EU"}\n', b'{"region": "US"}\n', b"x\n"

@@ -16,12 +16,12 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.storage.copy_rows import Cause
-from postroom.operations.instances.changes import resume
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.messaging.test_failed_message_routing import fail_at
 from tests.support.box import PROMOTE, Box, Region
+from tests.support.changes import resume
 from tests.support.recording_adapter import RecordedSend, RecordingAdapter
 from tests.support.two_way import make_two_way
 from tests.support.waiting import PATIENCE, wait_until

@@ -13,9 +13,9 @@ from postroom.message import Message
 from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.storage.copy_rows import Cause
-from postroom.operations.instances import changes
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import RecordedSend, RecordingAdapter, fail_always
 from tests.support.waiting import wait_until

@@ -13,8 +13,8 @@ from postroom.message import Message
 from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.operations.instances import changes
 from tests.integration.hosts.conftest import SETTINGS
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.http_receiver import Handler, http_receiver
 from tests.support.two_way import make_two_way

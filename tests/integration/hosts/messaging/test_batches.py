@@ -17,9 +17,9 @@ from postroom.message import Message
 from postroom.messagebox.instances import InstanceQuery
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.operations.instances import changes
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import SETTINGS, StartHost
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import RecordingAdapter, fail_always
 from tests.support.waiting import wait_until

@@ -17,10 +17,10 @@ from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.maintenance.check import check
-from postroom.operations.instances import changes
 from postroom.operations.ports.send_ports import list_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import SETTINGS, StartHost
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.http_receiver import Handler, http_receiver
 from tests.support.recording_adapter import RecordingAdapter

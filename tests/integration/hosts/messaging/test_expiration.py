@@ -10,10 +10,10 @@ from postroom import Schedule
 from postroom.message import Message
 from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
-from postroom.operations.instances import changes
 from postroom.operations.instances.advice import get_advice
 from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import StartHost
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import RecordingAdapter, fail_always
 from tests.support.waiting import wait_until

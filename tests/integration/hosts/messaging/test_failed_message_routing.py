@@ -21,12 +21,13 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
-from postroom.operations.instances.changes import resume
+from postroom.operations.instances.changes import resume_with_body
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.dequeue.test_takeover import count_locks, detect_dead_instances
 from tests.support.box import Box, Region, Total
+from tests.support.changes import resume
 from tests.support.cut_connections import cut_before_commit
 from tests.support.recording_adapter import RecordingAdapter, fail_always
 from tests.support.waiting import wait_until
@@ -424,7 +425,7 @@ def test_a_fixed_message_without_a_subscriber_is_reported_and_routed(box: Box, s
     box.add_port("Errors", "exists(ErrorReport.RoutingFailureReportID)")
     recorder = RecordingAdapter()
     instance = start_host(recorder)
-    resume(box.connection, suspended, body=b'{"region": "nowhere"}')
+    resume_with_body(box.connection, suspended, b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["completed"] == 1)
     assert recorder.bodies == [b'{"region": "nowhere"}']
     report = box.report()

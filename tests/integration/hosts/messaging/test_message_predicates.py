@@ -15,12 +15,12 @@ from postroom.message import Bytes, Context, Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.storage.stored_messages import StoredContext
-from postroom.operations.instances.changes import resume
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import Property
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
+from tests.support.changes import resume
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 

@@ -20,7 +20,6 @@ from postroom.messagebox.instances import InstanceQuery, InstanceState, list_ins
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues
-from postroom.operations.instances import changes
 from postroom.operations.ports import groups, send_ports
 from postroom.operations.ports.enlistment import resubscribe_port
 from postroom.ports.send_ports import read_send_ports
@@ -32,6 +31,7 @@ from tests.integration.hosts.dequeue.test_takeover import (
     detect_dead_instances,
     start_blocked_process,
 )
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.contents import Contents
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter

@@ -19,7 +19,7 @@ from postroom.message import Bytes, Context, Message
 from postroom.messagebox.configuration.hosts import ServiceClass, read_hosts
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
-from postroom.operations.instances.changes import resume
+from postroom.operations.instances.changes import resume_with_body
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
@@ -113,7 +113,7 @@ def test_a_fixed_and_resumed_message_keeps_its_originator(box: Box, trusted: boo
     with connect(box.url, user=box.host().role_name) as connection:
         agent = MessageAgent(connection, box.host(), RoutingTable())
         agent.publish([Message(context=FORGED.promote(Region, "EU"), parts=Message.of(b"old").parts)])
-    resume(box.connection, box.suspended_rows()[0].instance_id, body=b"new")
+    resume_with_body(box.connection, box.suspended_rows()[0].instance_id, b"new")
     assert deliver_all(box, start_host) == [expected(box, trusted=trusted)]
 
 

@@ -18,10 +18,11 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.messagebox.storage.copy_rows import QueueTask
-from postroom.operations.instances.changes import resume
+from postroom.operations.instances.changes import resume_with_body
 from postroom.pipelines import components
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box, Region
+from tests.support.changes import resume
 from tests.support.contents import Contents
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
@@ -159,8 +160,8 @@ def test_a_fixed_document_is_not_decoded_again(box: Box, start_host: StartHost) 
     document, interchange = (row.instance_id for row in rows)
     recorder = RecordingAdapter()
     instance = start_host(recorder)
-    resume(box.connection, document, body=b'{"region": "EU", "fixed": 1}')
-    resume(box.connection, interchange, body=gzip.compress(b'{"region": "EU", "fixed": 2}'))
+    resume_with_body(box.connection, document, b'{"region": "EU", "fixed": 1}')
+    resume_with_body(box.connection, interchange, gzip.compress(b'{"region": "EU", "fixed": 2}'))
     wait_until(lambda: instance.counts["completed"] == 3)
     assert sorted(recorder.bodies)[:2] == [b'{"region": "EU", "fixed": 1}', b'{"region": "EU", "fixed": 2}']
     assert box.suspended() == []
@@ -188,7 +189,7 @@ def test_a_document_of_an_envelope_is_resumed_without_the_envelope(
     resume(box.connection, suspended)
     wait_until(lambda: instance.counts["suspended"] == 1)
     assert "characters" in box.read_error()
-    resume(box.connection, suspended, body=document % b"EU")
+    resume_with_body(box.connection, suspended, document % b"EU")
     wait_until(lambda: recorder.bodies == [document % b"EU"] * 2)
 
 
@@ -199,7 +200,7 @@ def test_a_resumed_message_without_a_subscriber_gets_one_routing_failure_report(
     suspend_unreadable(box)
     suspended_id = box.suspended_rows()[0].instance_id
     instance = start_host(RecordingAdapter())
-    resume(box.connection, suspended_id, body=b'{"region": "nowhere"}')
+    resume_with_body(box.connection, suspended_id, b'{"region": "nowhere"}')
     wait_until(lambda: instance.counts["suspended"] == 1)
     resume(box.connection, suspended_id)
     wait_until(lambda: instance.counts["suspended"] == 2)

@@ -13,9 +13,9 @@ from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.maintenance.check import check
-from postroom.operations.instances import changes
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.recording_adapter import RecordingAdapter, fail_always
 from tests.support.waiting import wait_until

@@ -12,12 +12,13 @@ from postroom.messagebox.instance_operations import list_operations
 from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.operations.instances import changes
 from postroom.operations.instances.advice import get_advice
+from postroom.operations.instances.changes import skip
 from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.dequeue.test_takeover import count_claimed
 from tests.integration.hosts.messaging.test_ordered_ports import fail_number, numbers, port_id, publish
+from tests.support import changes
 from tests.support.box import Box
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.waiting import wait_until
@@ -82,7 +83,7 @@ def test_a_skipped_message_is_kept_while_the_others_are_sent(box: Box, start_hos
     recorder = stop_at_a_failure(box, start_host)
     failed = find_port(box)
     assert "postroom instance skip" in (get_advice(failed) or "")
-    skipped = changes.skip(box.connection, failed.instance_id)
+    skipped = skip(box.connection, failed.instance_id)
     wait_until(lambda: box.count("instances") == 1, what="the messages after it to be sent")
     assert numbers(recorder) == [0, 1, 3, 4, 5]
     [kept] = list_instances(box.connection, InstanceQuery())
@@ -100,7 +101,7 @@ def test_a_skipped_message_is_kept_while_the_others_are_sent(box: Box, start_hos
 
 def test_a_skipped_message_is_resumed_out_of_order_and_holds_nothing_back(box: Box, start_host: StartHost) -> None:
     recorder = stop_at_a_failure(box, start_host)
-    skipped = changes.skip(box.connection, port_id(box))
+    skipped = skip(box.connection, port_id(box))
     wait_until(lambda: len(recorder.sent) == 5)
     changes.resume(box.connection, skipped)
     wait_until(lambda: box.suspended() == [("DELIVERY_REFUSED", True)], what="it to fail again")
@@ -117,7 +118,7 @@ def test_a_skipped_message_is_resumed_out_of_order_and_holds_nothing_back(box: B
 def test_a_skipped_message_is_terminated_alone(box: Box) -> None:
     add_ordered_port(box)
     publish(box, range(3))
-    skipped = changes.skip(box.connection, port_id(box))
+    skipped = skip(box.connection, port_id(box))
     assert changes.terminate(box.connection, skipped)
     assert find_port(box).messages == 2
 
@@ -126,7 +127,7 @@ def test_the_start_of_the_port_does_not_resume_a_skipped_message(box: Box) -> No
     add_ordered_port(box)
     send_ports.stop(box.connection, "Ordered")
     publish(box, range(3))
-    skipped = changes.skip(box.connection, port_id(box))
+    skipped = skip(box.connection, port_id(box))
     assert send_ports.start(box.connection, "Ordered").resumed == 2
     [kept] = list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
     assert kept.instance_id == skipped
@@ -139,7 +140,7 @@ def test_a_message_that_waits_for_a_retry_is_skipped(box: Box, start_host: Start
     start_host(recorder)
     wait_until(lambda: box.count("scheduled") == 1)
     wait_until(lambda: count_claimed(box) == 0, what="the rest of the claim to be released")
-    skipped = changes.skip(box.connection, port_id(box))
+    skipped = skip(box.connection, port_id(box))
     wait_until(lambda: box.count("instances") == 1, what="the messages after it to be sent")
     assert numbers(recorder) == [1, 2]
     [kept] = list_instances(box.connection, InstanceQuery())
@@ -157,7 +158,7 @@ def test_a_message_that_is_being_sent_is_neither_skipped_nor_terminated_if_it_ar
     start_host(recorder)
     wait_until(lambda: count_claimed(box) == 3, what="the messages to be claimed")
     with pytest.raises(StateError, match="it is active"):
-        changes.skip(box.connection, port_id(box))
+        skip(box.connection, port_id(box))
     assert not changes.terminate(box.connection, port_id(box)), "it is pending"
     blocked.released.set()
     wait_until(lambda: box.count("instances") == 0)
@@ -176,7 +177,7 @@ def test_the_first_message_is_not_skipped_twice(box: Box) -> None:
     assert box.one(call, first.instance_id, first.seq, skipped) is True
     with pytest.raises(StateError, match="there is an instance"):
         box.one(call, first.instance_id, first.seq, skipped)
-    assert box.one(call, first.instance_id, first.seq, None) is False
+    assert box.one(call, first.instance_id, first.seq, uuid.uuid4()) is False
     assert find_port(box).messages == 2
 
 
@@ -185,4 +186,4 @@ def test_only_ordered_ports_have_messages_to_skip(box: Box) -> None:
     publish(box, range(1))
     instance: uuid.UUID = box.instances()[0].instance_id
     with pytest.raises(StateError, match="not an ordered send port"):
-        changes.skip(box.connection, instance)
+        skip(box.connection, instance)

@@ -8,9 +8,9 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.message import Message
 from postroom.messagebox.instances import InstanceQuery
-from postroom.operations.instances import changes
 from postroom.system_properties import BTS, HTTP
 from tests.integration.hosts.conftest import StartHost
+from tests.support import changes
 from tests.support.box import Box, Priority, Region, Total
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until

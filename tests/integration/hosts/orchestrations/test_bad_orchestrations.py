@@ -17,9 +17,9 @@ from postroom.errors import DefinitionRefused, Unavailable
 from postroom.hosts import run_host
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.operations.deployment.taken_changes import wait_until_taken
-from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
+from tests.support.changes import resume
 from tests.support.orchestrations import apply_orchestrations, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until

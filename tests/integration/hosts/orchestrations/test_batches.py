@@ -19,9 +19,9 @@ from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import MESSAGES_AT_A_TIME
 from postroom.messagebox.queues import ClaimedMessage
-from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
+from tests.support.changes import resume
 from tests.support.orchestrations import apply_orchestrations, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until

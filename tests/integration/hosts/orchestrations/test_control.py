@@ -7,11 +7,11 @@ from pathlib import Path
 
 from postroom.messagebox.instances import InstanceState, get_instance
 from postroom.messagebox.maintenance.check import check
-from postroom.operations.instances.changes import resume
 from postroom.operations.orchestrations import states as orchestration_states
 from postroom.operations.orchestrations.story import read_story
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
+from tests.support.changes import resume
 from tests.support.orchestrations import Clock, apply_orchestrations, has_ended, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until

@@ -8,10 +8,10 @@ import pytest
 
 from postroom.errors import DefinitionRefused, StateError
 from postroom.messagebox.maintenance.check import check
-from postroom.operations.instances.changes import resume
 from postroom.operations.orchestrations import states as orchestration_states
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
+from tests.support.changes import resume
 from tests.support.orchestrations import COLLECT, apply_orchestrations, is_empty, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until

@@ -8,10 +8,10 @@ from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
-from postroom.operations.instances.changes import resume, suspend
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
+from tests.support.changes import resume, suspend
 from tests.support.orchestrations import apply_orchestrations, publish
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.two_way import make_two_way

@@ -11,10 +11,10 @@ from postroom.messagebox.coordination.running_processes import read_code_problem
 from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.deployment.taken_changes import wait_until_taken
-from postroom.operations.instances.changes import resume
 from postroom.operations.orchestrations.states import list_orchestrations
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
+from tests.support.changes import resume
 from tests.support.orchestrations import COLLECT, ECHO, apply_orchestrations, is_empty, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until

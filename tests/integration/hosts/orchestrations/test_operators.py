@@ -11,10 +11,10 @@ from postroom.messagebox.instances import InstanceQuery, InstanceState, get_inst
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.deployment.taken_changes import wait_until_taken
-from postroom.operations.instances.changes import resume, suspend, terminate
 from postroom.operations.orchestrations import states as orchestration_states
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
+from tests.support.changes import resume, suspend, terminate
 from tests.support.orchestrations import COLLECT, apply_orchestrations, is_empty, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from postroom.messagebox.maintenance.check import check
-from postroom.operations.instances.changes import resume
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.orchestrations.test_bad_orchestrations import wait_for_suspended
 from tests.support.box import Box
+from tests.support.changes import resume
 from tests.support.orchestrations import apply_orchestrations, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until

@@ -27,9 +27,9 @@ from postroom.messagebox.maintenance import jobs
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, ScheduledRetry
-from postroom.operations.instances import changes
 from postroom.operations.ports import groups, send_ports
 from postroom.operations.roles import grant_role
+from tests.support import changes
 from tests.support.box import Box, Region
 from tests.support.contents import Contents
 from tests.support.waiting import wait_until

@@ -26,19 +26,11 @@ from postroom.messagebox.instances import (
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues, Postponement, ScheduledRetry, Suspension
 from postroom.messagebox.storage.spool import get_message, read_part
-from postroom.operations.instances.changes import (
-    ChangedInstances,
-    change_instances,
-    resume,
-    resume_all,
-    suspend,
-    suspend_all,
-    terminate,
-    terminate_all,
-)
+from postroom.operations.instances.changes import ChangedInstances, change_instances, resume_with_body
 from postroom.operations.messages import find_part
 from postroom.operations.ports import send_ports
 from tests.support.box import PROMOTE, Box, Region, Total, interchange
+from tests.support.changes import resume, resume_all, suspend, suspend_all, terminate, terminate_all
 from tests.support.waiting import PATIENCE
 
 EVERYTHING = InstanceQuery()
@@ -88,7 +80,7 @@ def test_instances_are_changed_by_their_ids_all_or_none(box: Box) -> None:
     assert get_instance(box.connection, third).state is InstanceState.SUSPENDED
     claim(box)
     assert change_instances(box.connection, "suspend", [first, second]) == ChangedInstances(changed=1, pending=1)
-    assert change_instances(box.connection, "terminate", [third]) == ChangedInstances(changed=1)
+    assert change_instances(box.connection, "terminate", [third]) == ChangedInstances(changed=1, messages=1)
 
 
 def test_each_state_has_its_code_and_reason(box: Box) -> None:
@@ -223,7 +215,7 @@ def test_a_rejected_resume_names_the_next_step(box: Box) -> None:
         resume(box.connection, report)
     assert str(kept) in refused.value.hint
     with pytest.raises(StateError, match="routing failure report"):
-        resume(box.connection, report, body=b"{}")
+        resume_with_body(box.connection, report, b"{}")
     box.agent().publish([order()])
     ready = find_instance(box, port="Europe")
     with pytest.raises(StateError, match="ready to run"):
@@ -309,7 +301,7 @@ def test_an_instance_with_a_new_body_gets_its_own_message(box: Box, size: int) -
     box.agent().publish([published])
     instance_id = find_instance(box, port="Europe")
     good = b"x" * size
-    resume(box.connection, instance_id, body=good)
+    resume_with_body(box.connection, instance_id, good)
 
     corrected = get_instance(box.connection, instance_id)
     assert corrected.state is InstanceState.READY_TO_RUN
@@ -331,14 +323,14 @@ def test_an_instance_with_a_new_body_gets_its_own_message(box: Box, size: int) -
 def test_the_old_message_is_deleted_if_no_other_instance_refers_to_it(box: Box) -> None:
     published = order()
     instance_id = suspend_by_failure(box, published)
-    resume(box.connection, instance_id, body=b"good")
+    resume_with_body(box.connection, instance_id, b"good")
     corrected = get_instance(box.connection, instance_id)
     assert count_references(box) == {published.message_id: 0, corrected.message_id: 1}
 
 
 def test_a_message_without_a_body_can_get_one(box: Box) -> None:
     instance_id = suspend_by_failure(box, Message(context=Context().promote(Region, "EU")))
-    resume(box.connection, instance_id, body=b"now there is one")
+    resume_with_body(box.connection, instance_id, b"now there is one")
     assert read_body(box, get_instance(box.connection, instance_id).message_id) == b"now there is one"
 
 
@@ -347,7 +339,7 @@ def test_the_body_of_an_instance_that_cannot_be_resumed_is_not_replaced(box: Box
     [published] = box.agent().publish([order()])
     before = count_references(box), count_references(box, "part"), box.count("parts"), box.count("messages")
     with pytest.raises(StateError, match="ready to run"):
-        resume(box.connection, find_instance(box), body=b"other")
+        resume_with_body(box.connection, find_instance(box), b"other")
     assert (count_references(box), count_references(box, "part"), box.count("parts"), box.count("messages")) == before
     assert get_instance(box.connection, find_instance(box)).message_id == published.message_id
 

@@ -13,10 +13,11 @@ from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances, get_instance, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
-from postroom.operations.instances.changes import resume, suspend, suspend_all, terminate, terminate_all
+from postroom.operations.instances.changes import resume_with_body
 from postroom.operations.messages import list_referring_instances
 from postroom.operations.subscriptions import find_subscription, list_subscriptions, read_subscription_filters
 from tests.support.box import Box, Priority, Region
+from tests.support.changes import resume, suspend, suspend_all, terminate, terminate_all
 
 SERVICE = SubscribingService(service_id=uuid.UUID(int=7), name="Collector")
 
@@ -72,7 +73,7 @@ def test_all_messages_of_an_instance_are_suspended_resumed_and_terminated_togeth
     [suspended] = list_instances(box.connection, InstanceQuery(states=[InstanceState.SUSPENDED]))
     assert suspended.messages == 3
     with pytest.raises(StateError, match="3 messages are suspended in it"):
-        resume(box.connection, k.instance_id, body=b"corrected")
+        resume_with_body(box.connection, k.instance_id, b"corrected")
     resume(box.connection, k.instance_id)
     assert _read_numbers(box) == numbers
     assert suspend_all(box.connection, InstanceQuery(port="Collector")) == 2

@@ -23,7 +23,7 @@ from postroom.message import FRAGMENT_SIZE, Bytes, Context
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.explain.explanation import FailureHandling, explain_message
-from postroom.operations.instances.changes import resume
+from postroom.operations.instances.changes import resume_with_body
 from postroom.pipelines import ReceivePipeline, components
 from postroom.pipelines.components.smime import thumbprint
 from postroom.ports.receive_locations import ReceiveLocation
@@ -31,6 +31,7 @@ from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
 from tests.support.certificates import issue
+from tests.support.changes import resume
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -167,7 +168,7 @@ def test_a_suspended_message_is_authenticated_again_when_it_is_resumed(box: Box,
     start_host(RecordingAdapter())
     resume(box.connection, instance_id)
     wait_until(lambda: box.suspended() == [("AUTHENTICATION", True)])
-    resume(box.connection, instance_id, body=b'{"region":"EU","party":"Contoso"}')
+    resume_with_body(box.connection, instance_id, b'{"region":"EU","party":"Contoso"}')
     wait_until(lambda: box.count("instances") == 0)
 
 

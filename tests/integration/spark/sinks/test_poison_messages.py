@@ -22,7 +22,6 @@ from postroom.message import Message
 from postroom.messagebox.connection import Login
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue, SinkRows
-from postroom.operations.instances import changes as instance_changes
 from postroom.pipelines import Send, components
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
@@ -31,6 +30,7 @@ from postroom.spark.sinks.row_format import RowFormat, convert_rows
 from postroom.spark.sinks.task import SinkPort, SinkTask
 from postroom.spark.worker import GRACE
 from tests.integration.spark.sinks.test_steps import make_sink, read_ids
+from tests.support import changes as instance_changes
 from tests.support.box import Box
 from tests.support.sinks import InProcessWriter, Killed, add_sink, drain_batch, make_drain, publish, read_port_id
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -56,7 +56,7 @@ def condition_options(command: Command) -> Command:
     return command
 
 
-def build_query(connection: Connection, conditions: dict[str, Any], *, limit: int | None = None) -> InstanceQuery:
+def build_query(connection: Connection, conditions: Mapping[str, Any], *, limit: int | None = None) -> InstanceQuery:
     from postroom.messagebox.instances import InstanceQuery, InstanceState
     from postroom.operations.short_ids import find_id
 

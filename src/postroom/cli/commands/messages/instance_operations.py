@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
     from postroom.messagebox.instance_operations import BulkOperation, OperationKind
     from postroom.messagebox.instances import InstanceQuery
+    from postroom.operations.instances.changes import ChangedInstances
     from postroom.operations.short_ids import ShortId
 
 _PROGRESS_SECONDS = 1.0
@@ -73,13 +73,7 @@ def resume(
     if content is not None and not content.size and not allow_empty:
         raise click.UsageError(f"{body} is empty. Add --allow-empty to replace the body with an empty file.")
 
-    operation = Operation(
-        kind="resume",
-        asks=not yes and not any(conditions.values()),
-        warn=_warn_about_removed_services,
-        body=content,
-    )
-    _operate(options, ids, everything, conditions, operation)
+    _operate(options, "resume", ids, everything, yes, conditions, body=content)
 
 
 @click.command()
@@ -93,8 +87,7 @@ def suspend(
     Example:
       postroom instance suspend --all --port Europe
     """
-    operation = Operation(kind="suspend", asks=not yes and not any(conditions.values()))
-    _operate(options, ids, everything, conditions, operation)
+    _operate(options, "suspend", ids, everything, yes, conditions)
 
 
 @click.command()
@@ -113,8 +106,7 @@ def reroute(
       postroom instance reroute 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
       postroom instance reroute --all --port Europe --removed
     """
-    operation = Operation(kind="reroute", asks=not yes and not any(conditions.values()))
-    _operate(options, ids, everything, conditions, operation)
+    _operate(options, "reroute", ids, everything, yes, conditions)
 
 
 @click.command()
@@ -142,14 +134,7 @@ def terminate(
       postroom instance terminate --all --state not-resumable --yes
       postroom instance terminate --all --state suspended --interchange 767d8066-85c8-cc9d-2b7e-f0560eed4a98
     """
-    operation = Operation(
-        kind="terminate",
-        asks=not yes,
-        warn=partial(_count_messages, all_messages=all_messages),
-        confirm_ids=partial(_confirm_terminate, all_messages=all_messages, yes=yes),
-        all_messages=all_messages,
-    )
-    _operate(options, ids, everything, conditions, operation)
+    _operate(options, "terminate", ids, everything, yes, conditions, all_messages=all_messages)
 
 
 @click.command()
@@ -181,67 +166,25 @@ def skip(options: CommandOptions, ids: tuple[ShortId, ...]) -> None:
         click.echo(f"The message is now instance {instance_id}, which is suspended.")
 
 
-def _run_and_report(
-    connection: Connection, operation: Operation, query: InstanceQuery, conditions: Mapping[str, Any]
-) -> BulkOperation:
-    """Run an operation on all instances that match, and show its progress on a terminal. Return the operation."""
-    from postroom.messagebox.instance_operations import run_operation, start_operation
-
-    given = {name: value for name, value in conditions.items() if value}
-    target = ", ".join(name if value is True else f"{name} {value}" for name, value in given.items()) or "all instances"
-    operation_id = start_operation(
-        connection, operation.kind, query, target=target, first_only=not operation.all_messages
-    )
-    shown_at = time.monotonic()
-
-    def report(progress: BulkOperation) -> None:
-        nonlocal shown_at
-        if time.monotonic() - shown_at >= _PROGRESS_SECONDS and sys.stderr.isatty():
-            shown_at = time.monotonic()
-            click.echo(f"{progress.total - progress.remaining:,} of {progress.total:,} instances", err=True)
-
-    try:
-        return run_operation(connection, operation_id, report=report)
-    except KeyboardInterrupt:
-        click.echo(f"The hosts continue operation {operation_id}: postroom instance operations", err=True)
-        raise
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """A change of one instance or of all that match a query."""
-
-    kind: OperationKind
-    asks: bool
-    """True if --all asks for confirmation."""
-    warn: Callable[[Connection, InstanceQuery], None] = lambda _connection, _query: None
-    """Warns of consequences before the change."""
-    confirm_ids: Callable[[Connection, InstanceQuery], None] = lambda _connection, _query: None
-    """Asks for confirmation before the instances with the given ids are changed."""
-    all_messages: bool = False
-    """True if all messages of an ordered send port are terminated, not only the first."""
-    body: Body | None = None
-    """The new body of the message, for a single instance."""
-
-
 def _operate(
     options: CommandOptions,
+    kind: OperationKind,
     ids: tuple[ShortId, ...],
     everything: bool,
-    conditions: dict[str, Any],
-    operation: Operation,
+    yes: bool,
+    conditions: Mapping[str, Any],
+    *,
+    all_messages: bool = False,
+    body: Body | None = None,
 ) -> None:
-    from postroom.messagebox.instances import InstanceQuery
+    """Change the instances with the ids, or all that match the conditions, and show what was changed."""
     from postroom.operations.instances.changes import (
-        ChangedInstances,
+        change_all,
         change_instances,
         format_rerouted,
         get_done,
-        restrict,
+        resume_with_body,
     )
-    from postroom.operations.instances.changes import resume as resume_one
-    from postroom.operations.instances.query_names import check_names
-    from postroom.operations.short_ids import find_id
 
     if bool(ids) == everything:
         raise click.UsageError("Give either ids or --all.")
@@ -249,27 +192,32 @@ def _operate(
         raise click.UsageError("Conditions need --all, not ids.")
     changed: ChangedInstances | BulkOperation
     with open_messagebox(options) as connection:
-        if everything:
-            query = build_query(connection, conditions)
-            check_names(connection, query)
-            query = restrict(operation.kind, query)
-            operation.warn(connection, query)
-            _announce(connection, query, operation)
-            changed = _run_and_report(connection, operation, query, conditions)
+        query = _choose(connection, kind, ids, conditions)
+        _confirm(connection, kind, query, asks=not yes, given=conditions, all_messages=all_messages)
+        if query.ids is not None and body is not None:
+            [instance_id] = query.ids
+            changed = resume_with_body(connection, instance_id, body)
+        elif query.ids is not None:
+            changed = change_instances(connection, kind, [*query.ids], all_messages=all_messages)
         else:
-            found = [find_id(connection, given, "instance") for given in ids]
-            operation.warn(connection, InstanceQuery(ids=found))
-            operation.confirm_ids(connection, InstanceQuery(ids=found))
-            if operation.body is not None:
-                resume_one(connection, found[0], body=operation.body)
-                changed = ChangedInstances(changed=1)
-            else:
-                changed = change_instances(connection, operation.kind, found, all_messages=operation.all_messages)
-    done, count, pending = get_done(operation.kind), changed.changed, changed.pending
+            with _report_progress() as report:
+                changed = change_all(
+                    connection,
+                    kind,
+                    query,
+                    all_messages=all_messages,
+                    target=_describe_conditions(conditions),
+                    report=report,
+                )
+    done, count, pending = get_done(kind), changed.changed, changed.pending
     if options.output is Format.JSON:
-        can_be_pending = operation.kind in ("suspend", "terminate")
-        click.echo(to_json({done: count, **({"pending": pending} if can_be_pending else {})}))
-    elif operation.kind == "reroute":
+        shown = {done: count}
+        if kind in ("suspend", "terminate"):
+            shown["pending"] = pending
+        if kind == "terminate":
+            shown["messages"] = changed.messages
+        click.echo(to_json(shown))
+    elif kind == "reroute":
         click.echo(format_rerouted(changed.hosts))
     else:
         click.echo(f"{count} {'instance' if count == 1 else 'instances'} {done}.")
@@ -281,51 +229,70 @@ def _operate(
         )
 
 
-def _announce(connection: Connection, query: InstanceQuery, operation: Operation) -> None:
-    """Show how many instances an operation changes, and ask for confirmation if it asks."""
-    from postroom.messagebox.instances import count_states
+def _choose(
+    connection: Connection, kind: OperationKind, ids: tuple[ShortId, ...], conditions: Mapping[str, Any]
+) -> InstanceQuery:
+    """Return the query for the ids, or for the conditions."""
+    from postroom.messagebox.instances import InstanceQuery
+    from postroom.operations.instances.changes import restrict
+    from postroom.operations.short_ids import find_id
+
+    if ids:
+        return InstanceQuery(ids=[find_id(connection, given, "instance") for given in ids])
+    from postroom.operations.instances.query_names import check_names
+
+    query = build_query(connection, conditions)
+    check_names(connection, query)
+    return restrict(kind, query)
+
+
+def _confirm(
+    connection: Connection,
+    kind: OperationKind,
+    query: InstanceQuery,
+    *,
+    asks: bool,
+    given: Mapping[str, Any],
+    all_messages: bool,
+) -> None:
+    """Show what a change would do. Ask for confirmation before all instances are changed, or several messages are
+    terminated."""
     from postroom.operations.instances.changes import get_done
-    from postroom.operations.instances.query_names import format_counts
+    from postroom.operations.instances.preview import format_counts, preview_change
 
-    counts = count_states(connection, query)
-    click.echo(f"{format_counts(counts)} will be {get_done(operation.kind)}.", err=True)
-    if operation.asks and counts:
-        confirm("Continue?", refused=f"No instance was {get_done(operation.kind)}.")
-
-
-def _count_messages(connection: Connection, query: InstanceQuery, *, all_messages: bool) -> None:
-    """Show how many messages of ordered send ports a termination deletes, and how many stay."""
-    from postroom.errors import format_count
-    from postroom.messagebox.instances import list_instances
-    from postroom.messagebox.storage.copy_rows import QueueTask
-
-    for port in list_instances(connection, replace(query, tasks=[QueueTask.DELIVER_IN_ORDER])):
-        if all_messages:
-            click.echo(
-                f"All {format_count(port.messages, 'message')} of {port.display_name} will be deleted.", err=True
-            )
-        elif port.messages > 1:
-            click.echo(
-                f"Only the first message of {port.display_name} will be deleted."
-                f" {format_count(port.messages - 1, 'message').capitalize()} after it will be sent."
-                " To delete them too, add --all-messages.",
-                err=True,
-            )
-
-
-def _confirm_terminate(connection: Connection, query: InstanceQuery, *, all_messages: bool, yes: bool) -> None:
-    """Ask for confirmation if more than one message is deleted."""
-    from postroom.messagebox.instances import list_instances
-    from postroom.messagebox.storage.copy_rows import QueueTask
-
-    found = list_instances(connection, query)
-    count = sum(1 if one.task is QueueTask.DELIVER_IN_ORDER and not all_messages else one.messages for one in found)
-    if count > 1 and not yes:
-        confirm(f"{count:,} messages will be terminated. Continue?", refused="No instance was terminated.")
-
-
-def _warn_about_removed_services(connection: Connection, query: InstanceQuery) -> None:
-    from postroom.operations.instances.advice import describe_removed_services
-
-    for warning in describe_removed_services(connection, query):
+    preview = preview_change(connection, kind, query, all_messages=all_messages)
+    for warning in preview.warnings:
         click.echo(warning, err=True)
+    question = "Continue?"
+    if query.ids is None:
+        messages = "" if preview.messages == sum(preview.instances.values()) else f", {preview.messages:,} messages,"
+        click.echo(f"{format_counts(preview.instances)}{messages} will be {get_done(kind)}.", err=True)
+        asks = asks and bool(preview.instances) and (kind == "terminate" or not any(given.values()))
+    else:
+        question = f"{preview.messages:,} messages will be terminated. {question}"
+        asks = asks and kind == "terminate" and preview.messages > 1
+    if asks:
+        confirm(question, refused=f"No instance was {get_done(kind)}.")
+
+
+def _describe_conditions(conditions: Mapping[str, Any]) -> str:
+    given = {name: value for name, value in conditions.items() if value}
+    return ", ".join(name if value is True else f"{name} {value}" for name, value in given.items()) or "all instances"
+
+
+@contextmanager
+def _report_progress() -> Iterator[Callable[[BulkOperation], None]]:
+    """Yield a function that shows the progress of an operation on a terminal. Say who continues an interrupted one."""
+    shown_at = time.monotonic()
+
+    def report(progress: BulkOperation) -> None:
+        nonlocal shown_at
+        if time.monotonic() - shown_at >= _PROGRESS_SECONDS and sys.stderr.isatty():
+            shown_at = time.monotonic()
+            click.echo(f"{progress.total - progress.remaining:,} of {progress.total:,} instances", err=True)
+
+    try:
+        yield report
+    except KeyboardInterrupt:
+        click.echo("The hosts continue the operation: postroom instance operations", err=True)
+        raise

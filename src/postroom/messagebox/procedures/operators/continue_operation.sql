@@ -14,13 +14,14 @@ DECLARE
     op operations%ROWTYPE;
     wanted uuid[];
     numbers bigint[];                                    -- of the wanted instances in the operation
+    seqs bigint[];                                       -- of their messages, or nulls for all of them
     deleted bigint := 0;
     changed_ids uuid[] := '{}';
     moved_hosts smallint[] := '{}';                      -- of each instance, or of each host if the ids are not known
     piece bigint := 0;
     finished boolean := false;
-    first_message record;                                -- of an ordered send port
-    changed_messages uuid[] := '{}';
+    changed_messages uuid[] := '{}';                     -- of ordered send ports
+    terminated bigint := 0;                              -- messages
 BEGIN
     SELECT * INTO op FROM operations o
      WHERE o.finished_at IS NULL AND (p_operation_id IS NULL OR o.id = p_operation_id)
@@ -38,42 +39,19 @@ BEGIN
         END IF;
         finished := piece < p_limit;
     ELSE
-        SELECT coalesce(array_agg(i.instance_id), '{}'), coalesce(array_agg(i.number), '{}') INTO wanted, numbers
-          FROM (SELECT n.instance_id, n.number FROM operation_instances n
-                 WHERE n.operation_id = op.id AND NOT n.pending ORDER BY n.number LIMIT p_limit) i;
-        IF wanted = '{}' THEN
-            SELECT coalesce(array_agg(i.instance_id), '{}'), coalesce(array_agg(i.number), '{}') INTO wanted, numbers
-              FROM (SELECT n.instance_id, n.number FROM operation_instances n
-                     WHERE n.operation_id = op.id AND n.pending ORDER BY n.number LIMIT p_limit) i;
-        END IF;
-        CASE op.kind
-            WHEN 'resume' THEN
-                SELECT coalesce(array_agg(r.instance_id), '{}'), coalesce(array_agg(r.host_id), '{}')
-                  INTO changed_ids, moved_hosts
-                  FROM (SELECT DISTINCT * FROM resume_instances(wanted, p_now)) r;
-            WHEN 'reroute' THEN
-                SELECT coalesce(array_agg(r.instance_id), '{}'), coalesce(array_agg(r.host_id), '{}')
-                  INTO changed_ids, moved_hosts
-                  FROM (SELECT DISTINCT * FROM reroute_instances(wanted, p_now)) r;
-            WHEN 'suspend' THEN
-                changed_ids := ARRAY(SELECT DISTINCT r FROM suspend_instances(wanted, p_now) r);
-            WHEN 'terminate' THEN
-                FOR first_message IN
-                    SELECT i.instance_id AS port_id, a.instance_id, a.message_id
-                      FROM (SELECT n.instance_id, n.seq FROM operation_instances n
-                             WHERE n.operation_id = op.id AND n.number = ANY (numbers) AND n.seq IS NOT NULL
-                             ORDER BY n.instance_id) i
-                      LEFT JOIN LATERAL int_set_aside(i.instance_id, i.seq, gen_random_uuid()) a ON true
-                LOOP
-                    wanted := array_remove(wanted, first_message.port_id);
-                    IF first_message.instance_id IS NOT NULL THEN
-                        PERFORM terminate_instances(ARRAY[first_message.instance_id], p_now);
-                        changed_ids := changed_ids || first_message.port_id;
-                        changed_messages := changed_messages || first_message.message_id;
-                    END IF;
-                END LOOP;
-                changed_ids := changed_ids || ARRAY(SELECT DISTINCT r FROM terminate_instances(wanted, p_now) r);
-        END CASE;
+        -- Pending ones are tried when no others are left.
+        SELECT coalesce(array_agg(i.instance_id), '{}'), array_agg(i.number), array_agg(i.seq)
+          INTO wanted, numbers, seqs
+          FROM (SELECT n.instance_id, n.number, n.seq FROM operation_instances n
+                 WHERE n.operation_id = op.id
+                   AND n.pending = NOT EXISTS (SELECT 1 FROM operation_instances o
+                                                WHERE o.operation_id = op.id AND NOT o.pending)
+                 ORDER BY n.number LIMIT p_limit) i;
+        SELECT coalesce(array_agg(c.instance_id), '{}'), coalesce(array_agg(c.host_id), '{}'),
+               coalesce(array_agg(c.message_id) FILTER (WHERE c.message_id IS NOT NULL), '{}'),
+               coalesce(sum(c.messages), 0)
+          INTO changed_ids, moved_hosts, changed_messages, terminated
+          FROM int_change_instances(op.kind, wanted, seqs, p_now) c;
         piece := cardinality(changed_ids);
         IF op.kind IN ('suspend', 'terminate') THEN
             -- Only one operation can be pending for an instance.
@@ -101,7 +79,8 @@ BEGIN
         finished := op.remaining = deleted;
     END IF;
     UPDATE operations o
-       SET changed = o.changed + piece, remaining = o.remaining - deleted, continued_at = clock_timestamp(),
+       SET changed = o.changed + piece, messages = o.messages + terminated, remaining = o.remaining - deleted,
+           continued_at = clock_timestamp(),
            hosts = o.hosts || coalesce((
                SELECT jsonb_object_agg(m.name, coalesce((op.hosts ->> m.name)::bigint, 0) + m.count)
                  FROM (SELECT h.name, count(*) AS count
