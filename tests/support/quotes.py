@@ -15,8 +15,7 @@ from postroom.maps.port_maps import PortMaps
 from postroom.message import Bytes
 from postroom.messagebox.connection import Connection
 from postroom.pipelines import ReceivePipeline
-from postroom.receiving.http.callers import Caller, NoResponse
-from postroom.receiving.http.request_publisher import RequestPublisher
+from postroom.two_way.callers import Caller, MissingResponse, RequestPublisher
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box
 from tests.support.two_way import AnsweringAdapter, make_location_two_way, make_two_way
@@ -117,5 +116,5 @@ def read(caller: Caller) -> bytes:
     return b"".join(answer.body.chunks())
 
 
-def read_reason(caller: Caller) -> NoResponse | None:
+def read_reason(caller: Caller) -> MissingResponse | None:
     return caller.future.result(PATIENCE).missing

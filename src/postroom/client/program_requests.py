@@ -28,7 +28,6 @@ from typing import TypeVar
 
 from postroom.agent.direct.direct_batch import Publication
 from postroom.agent.idempotency import digest_request
-from postroom.agent.waiting_requests import WaitingRequest, WaitingRequests
 from postroom.client.subscription import Received, Subscription
 from postroom.correlation_tokens import add_token
 from postroom.errors import (
@@ -51,6 +50,7 @@ from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.system_properties import BTS
+from postroom.two_way.waiting_requests import WaitingRequest, WaitingRequests
 
 T = TypeVar("T")
 #: How long a call waits for a response before it looks for requests whose time is over.

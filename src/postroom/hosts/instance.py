@@ -20,9 +20,9 @@ from postroom.messagebox.configuration.hosts import Host, check_login_of_host, f
 from postroom.messagebox.connection import Connection, connect
 from postroom.monitoring.metrics import Metric
 from postroom.ports.missing_secrets import find_missing_secrets
-from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import HttpLocations
 from postroom.receiving.polling.polled_locations import PolledLocations
+from postroom.two_way.callers import Callers
 
 _log = logging.getLogger(__name__)
 

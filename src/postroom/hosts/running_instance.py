@@ -14,7 +14,7 @@ from postroom.hosts.delivery_throttle import DeliveryThrottle, Flow
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
-from postroom.hosts.messaging.response_delivery import ResponseDelivery
+from postroom.hosts.messaging.two_way import ResponseDelivery
 from postroom.hosts.metrics import collect_host_metrics, collect_polled_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.registration import LOCK_SOCKET, Registration
@@ -36,10 +36,9 @@ from postroom.monitoring.metrics import Metric
 from postroom.ports.handlers import read_send_handlers
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
-from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import HttpLocations
-from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.polling.polled_locations import PolledLocations
+from postroom.two_way.callers import Callers, RequestPublisher
 
 #: Files, such as certificates, change without a notification.
 _APPLY_SECONDS = 10.0

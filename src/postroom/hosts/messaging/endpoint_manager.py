@@ -20,14 +20,12 @@ from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.circuit_breakers import CircuitBreakers
 from postroom.hosts.messaging.failures import MessagingFailures, describe_removed, describe_sent
 from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
-from postroom.hosts.messaging.response_delivery import ResponseDelivery
-from postroom.hosts.messaging.sent_messages import retry_while_unavailable
-from postroom.hosts.messaging.solicit_response import SolicitResponse
 from postroom.hosts.messaging.transports import (
     check_expiration,
     postpone_to_service_window,
     postpone_until_circuit_closes,
 )
+from postroom.hosts.messaging.two_way import ResponseDelivery, SolicitResponse
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.configuration.services import read_removed_services
@@ -37,6 +35,7 @@ from postroom.messagebox.queues import ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
 from postroom.messagebox.storage.stored_messages import build_message
 from postroom.ports.send_ports import SendPort
+from postroom.processes.backoff import retry_while_unavailable
 from postroom.system_properties import BTS
 
 _log = logging.getLogger(__name__)

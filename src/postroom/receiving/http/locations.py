@@ -17,10 +17,10 @@ from postroom.messagebox.connection import Connect
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.http.requests import HttpRequests, Locations, RequestCounts
 from postroom.receiving.http.shared_connections import SharedConnections
 from postroom.receiving.http.two_way import TwoWayRequests
+from postroom.two_way.callers import RequestPublisher
 
 _log = logging.getLogger(__name__)
 

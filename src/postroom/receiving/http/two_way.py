@@ -11,19 +11,21 @@ from postroom.errors import AuthenticationFailure, BadValue, MessageFailure, Rou
 from postroom.http.messages import RequestFailed, Response, build_error_response
 from postroom.message import Body, Bytes, Context
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.http.callers import Answer, Caller, NoResponse
-from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
+from postroom.two_way.callers import Answer, Caller, MissingResponse, RequestPublisher
 
 _LOST = "Look for a suspended response by the interchange id, or send the request with a new key."
 _MISSING = {
-    NoResponse.EXPIRED: (504, "The request was received, but its response did not come in time."),
-    NoResponse.REFUSED: (502, "The request was received, but it could not be answered."),
-    NoResponse.STOPPING: (503, "The request was received, but the host stopped before its response came."),
-    NoResponse.LOST: (409, f"A request with this key was received before, and its response is not available. {_LOST}"),
+    MissingResponse.EXPIRED: (504, "The request was received, but its response did not come in time."),
+    MissingResponse.REFUSED: (502, "The request was received, but it could not be answered."),
+    MissingResponse.STOPPING: (503, "The request was received, but the host stopped before its response came."),
+    MissingResponse.LOST: (
+        409,
+        f"A request with this key was received before, and its response is not available. {_LOST}",
+    ),
 }
 #: What a client with an idempotency key can do after these answers.
-_REPEATABLE = {NoResponse.EXPIRED, NoResponse.STOPPING}
+_REPEATABLE = {MissingResponse.EXPIRED, MissingResponse.STOPPING}
 _HINT = " Repeat the request with its key to wait again."
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from postroom import pipelines
 from postroom.operations.ports import send_ports
-from postroom.receiving.http.callers import NoResponse
+from postroom.two_way.callers import MissingResponse
 from tests.support.box import Box
 from tests.support.quotes import Quotes, get_holders, read, read_reason
 from tests.support.two_way import AnsweringAdapter
@@ -21,7 +21,7 @@ def expired(box: Box, quotes: Quotes) -> uuid.UUID:
     adapter = AnsweringAdapter(lambda body: b"5")
     instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
     key = uuid.uuid4()
-    assert read_reason(quotes.ask(key=key, timeout=0.05)) is NoResponse.EXPIRED
+    assert read_reason(quotes.ask(key=key, timeout=0.05)) is MissingResponse.EXPIRED
     instance.stop()
     quotes.start_host(adapter)
     box.one("SELECT dead_processes_cleanup('0 seconds')")
@@ -53,7 +53,7 @@ def test_a_request_that_was_taken_over_waits_for_a_late_response_after_another_r
     repeated = quotes.ask(key=expired, at=2)
     wait_until(lambda: get_holders(box) == [repeated.instance_id], what="the new holder")
     repeated.deadline = 0.0
-    assert read_reason(repeated) is NoResponse.EXPIRED
+    assert read_reason(repeated) is MissingResponse.EXPIRED
     second.stop()
     box.one("SELECT dead_processes_cleanup('0 seconds')")
     send_ports.start(box.connection, "Pricing")
@@ -63,4 +63,4 @@ def test_a_request_that_was_taken_over_waits_for_a_late_response_after_another_r
 def test_a_request_waits_no_longer_when_the_hour_is_over(box: Box, quotes: Quotes, expired: uuid.UUID) -> None:
     box.one("SELECT dead_processes_cleanup('0 seconds', now() + interval '2 hours')")
     assert quotes.count_waiting() == 0
-    assert read_reason(quotes.ask(key=expired, at=1)) is NoResponse.LOST
+    assert read_reason(quotes.ask(key=expired, at=1)) is MissingResponse.LOST

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from postroom import pipelines
+from postroom import pipelines, two_way
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, KeyReused, MessageBoxUnavailable
 from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.ports import send_ports
-from postroom.receiving.http import request_publisher
-from postroom.receiving.http.callers import NoResponse
-from postroom.receiving.http.request_publisher import RequestPublisher
+from postroom.two_way.callers import MissingResponse, RequestPublisher
 from tests.support.box import Box
 from tests.support.quotes import Quotes, declare_dead, end_sessions, get_holders, read, read_reason
 from tests.support.two_way import AnsweringAdapter
@@ -83,14 +81,14 @@ def test_a_repeated_key_at_another_host_instance_joins_the_waiting_call(box: Box
 def test_a_call_that_has_joined_another_host_instance_fails_when_the_first_one_waits_no_longer(
     quotes: Quotes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_publisher, "LATE_RESPONSE_SECONDS", 0.0)
+    monkeypatch.setattr(two_way.callers, "LATE_RESPONSE_SECONDS", 0.0)
     quotes.start(state="stopped")
     quotes.start_host()
     key = uuid.uuid4()
     first = quotes.ask(key=key, timeout=0.2)
     joined = quotes.ask(key=key, at=1)
-    assert read_reason(first) is NoResponse.EXPIRED
-    assert read_reason(joined) is NoResponse.LOST
+    assert read_reason(first) is MissingResponse.EXPIRED
+    assert read_reason(joined) is MissingResponse.LOST
 
 
 def test_a_call_that_has_joined_another_host_instance_ends_after_its_own_time(quotes: Quotes) -> None:
@@ -98,7 +96,7 @@ def test_a_call_that_has_joined_another_host_instance_ends_after_its_own_time(qu
     quotes.start_host()
     key = uuid.uuid4()
     first = quotes.ask(key=key)
-    assert read_reason(quotes.ask(key=key, timeout=0.05, at=1)) is NoResponse.EXPIRED
+    assert read_reason(quotes.ask(key=key, timeout=0.05, at=1)) is MissingResponse.EXPIRED
     assert quotes.count_waiting() == 1
     assert not first.future.done()
 
@@ -125,7 +123,7 @@ def test_a_repeated_key_gets_the_response_that_came_after_the_timeout(
     instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
     key = uuid.uuid4()
     for _ in range(2):
-        assert read_reason(quotes.ask(key=key, timeout=0.05)) is NoResponse.EXPIRED
+        assert read_reason(quotes.ask(key=key, timeout=0.05)) is MissingResponse.EXPIRED
     repeated = quotes.ask(key=key) if is_repeated else None
     assert (quotes.count_waiting(), len(instance.callers)) == (1, 1)
     send_ports.start(box.connection, "Pricing")
@@ -167,7 +165,7 @@ def test_a_repeated_key_gets_the_late_response_at_another_host_instance(box: Box
     quotes.start(adapter, pipelines.PassThrough(), state="stopped")
     quotes.start_host(adapter)
     key = uuid.uuid4()
-    assert read_reason(quotes.ask(key=key, timeout=0.05)) is NoResponse.EXPIRED
+    assert read_reason(quotes.ask(key=key, timeout=0.05)) is MissingResponse.EXPIRED
     repeated = quotes.ask(key=key, at=1)
     send_ports.start(box.connection, "Pricing")
     assert read(repeated) == b"5"
@@ -184,7 +182,7 @@ def test_a_repeated_key_that_has_taken_over_a_request_waits_for_its_late_respons
     repeated = quotes.ask(key=key, at=1)
     wait_until(lambda: get_holders(box) == [repeated.instance_id], what="the new holder")
     repeated.deadline = 0.0
-    assert read_reason(repeated) is NoResponse.EXPIRED
+    assert read_reason(repeated) is MissingResponse.EXPIRED
     send_ports.start(box.connection, "Pricing")
     wait_until(lambda: len(instance.callers) == 0, what="the late response")
     assert read(quotes.ask(key=key, at=1)) == b"5"
@@ -192,12 +190,12 @@ def test_a_repeated_key_that_has_taken_over_a_request_waits_for_its_late_respons
 
 
 def test_a_repeated_key_whose_response_was_lost_fails(quotes: Quotes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_publisher, "LATE_RESPONSE_SECONDS", 0.0)
+    monkeypatch.setattr(two_way.callers, "LATE_RESPONSE_SECONDS", 0.0)
     quotes.start(state="stopped")
     key = uuid.uuid4()
-    assert read_reason(quotes.ask(key=key, timeout=0.05)) is NoResponse.EXPIRED
+    assert read_reason(quotes.ask(key=key, timeout=0.05)) is MissingResponse.EXPIRED
     wait_until(lambda: quotes.count_waiting() == 0)
-    assert read_reason(quotes.ask(key=key)) is NoResponse.LOST
+    assert read_reason(quotes.ask(key=key)) is MissingResponse.LOST
 
 
 def test_a_large_response_is_stored_for_a_repeated_key(quotes: Quotes) -> None:
@@ -227,8 +225,8 @@ def test_a_repeated_key_whose_first_request_could_not_be_answered_gets_the_same_
     adapter.behave = fail
     quotes.start(adapter, retry_count=0)
     key = uuid.uuid4()
-    assert read_reason(quotes.ask(key=key)) is NoResponse.REFUSED
-    assert read_reason(quotes.ask(key=key)) is NoResponse.REFUSED
+    assert read_reason(quotes.ask(key=key)) is MissingResponse.REFUSED
+    assert read_reason(quotes.ask(key=key)) is MissingResponse.REFUSED
 
 
 def test_a_repeated_key_takes_over_from_a_host_instance_that_has_stopped(box: Box, quotes: Quotes) -> None:
@@ -237,7 +235,7 @@ def test_a_repeated_key_takes_over_from_a_host_instance_that_has_stopped(box: Bo
     key = uuid.uuid4()
     first = quotes.ask(key=key)
     first_instance.stop()
-    assert read_reason(first) is NoResponse.STOPPING
+    assert read_reason(first) is MissingResponse.STOPPING
     box.one("SELECT dead_processes_cleanup('0 seconds')")
     assert quotes.count_waiting() == 1
     quotes.start_host(adapter)
@@ -309,7 +307,7 @@ def test_a_call_whose_host_instance_was_declared_dead_waits_for_its_late_respons
     # The loop that answers this one has looked at the subscription of the first one, too.
     assert read(quotes.ask(key=stored)) == b"5"
     first.deadline = 0.0
-    assert read_reason(first) is NoResponse.EXPIRED
+    assert read_reason(first) is MissingResponse.EXPIRED
     send_ports.start(box.connection, "Pricing")
     wait_until(lambda: len(instance.callers) == 0, what="the late response")
     assert read(quotes.ask(key=key)) == b"5"

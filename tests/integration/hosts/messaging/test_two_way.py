@@ -18,8 +18,8 @@ from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.instances.advice import read_advice
 from postroom.operations.ports import send_ports
-from postroom.receiving.http.callers import NoResponse
 from postroom.system_properties import BTS
+from postroom.two_way.callers import MissingResponse
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box, Region
 from tests.support.quotes import EU, PRICING, Quotes, declare_dead, read, read_reason
@@ -92,7 +92,7 @@ def test_a_response_without_subscribers_is_suspended_with_a_report(box: Box, sta
 def test_a_caller_gets_an_error_after_its_timeout_and_the_late_response_is_suspended(box: Box, quotes: Quotes) -> None:
     """ACC-41, RR-05."""
     quotes.start(state="stopped")
-    assert read_reason(quotes.ask(timeout=0.05)) is NoResponse.EXPIRED
+    assert read_reason(quotes.ask(timeout=0.05)) is MissingResponse.EXPIRED
     wait_until(lambda: quotes.count_waiting() == 0)
     send_ports.start(box.connection, "Pricing")
     wait_until(lambda: box.suspended() == [("CORRELATION", False)])
@@ -101,7 +101,7 @@ def test_a_caller_gets_an_error_after_its_timeout_and_the_late_response_is_suspe
 
 def test_a_request_whose_time_is_over_before_its_commit_waits_no_longer(quotes: Quotes) -> None:
     quotes.start(state="stopped")
-    assert read_reason(quotes.ask(timeout=0)) is NoResponse.EXPIRED
+    assert read_reason(quotes.ask(timeout=0)) is MissingResponse.EXPIRED
     wait_until(lambda: quotes.count_waiting() == 0)
 
 
@@ -138,7 +138,7 @@ def test_a_failed_request_is_suspended_and_its_caller_gets_an_error(
     adapter = AnsweringAdapter()
     adapter.behave = fail
     quotes.start(adapter, retry_count=1, retry_seconds=0, route_failures=route_failures)
-    assert read_reason(quotes.ask()) is NoResponse.REFUSED
+    assert read_reason(quotes.ask()) is MissingResponse.REFUSED
     assert len([attempt for attempt in adapter.attempts if attempt.port == "Pricing"]) == 2
     if route_failures:
         wait_until(lambda: [sent.port for sent in adapter.sent] == ["Failures"])
@@ -154,7 +154,7 @@ def test_a_failed_request_is_suspended_and_its_caller_gets_an_error(
 def test_a_response_that_cannot_be_read_is_suspended_and_its_caller_gets_an_error(box: Box, quotes: Quotes) -> None:
     adapter = AnsweringAdapter(lambda body: b"no JSON")
     quotes.start(adapter)
-    assert read_reason(quotes.ask()) is NoResponse.REFUSED
+    assert read_reason(quotes.ask()) is MissingResponse.REFUSED
     wait_until(lambda: box.suspended() == [("PIPELINE", False)])
     assert len(adapter.sent) == 1
     assert b"no JSON" in box.bodies()
@@ -211,7 +211,7 @@ def test_a_response_that_the_receive_port_cannot_map_is_suspended_and_its_caller
     quotes.map_response(
         '<xsl:template match="/"><xsl:message terminate="yes">no</xsl:message></xsl:template>', tmp_path
     )
-    assert read_reason(quotes.ask()) is NoResponse.REFUSED
+    assert read_reason(quotes.ask()) is MissingResponse.REFUSED
     wait_until(lambda: box.suspended() == [("MAP", False)])
     wait_until(lambda: quotes.count_waiting() == 0)
 
@@ -231,7 +231,7 @@ def test_callers_get_an_error_when_their_host_instance_was_declared_dead(box: Bo
     instance = quotes.start(state="stopped")
     caller = quotes.ask()
     declare_dead(box)
-    assert read_reason(caller) is NoResponse.REFUSED
+    assert read_reason(caller) is MissingResponse.REFUSED
     wait_until(lambda: instance.regained_locks == 1)
 
 
@@ -239,7 +239,7 @@ def test_callers_get_an_error_when_the_host_stops(box: Box, quotes: Quotes) -> N
     instance = quotes.start(state="stopped")
     caller = quotes.ask()
     instance.stop()
-    assert caller.future.result(0).missing is NoResponse.STOPPING
+    assert caller.future.result(0).missing is MissingResponse.STOPPING
     box.one("SELECT dead_processes_cleanup('0 seconds')")
     assert quotes.count_waiting() == 0
 

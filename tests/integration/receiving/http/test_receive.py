@@ -33,13 +33,12 @@ from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.http.callers import Callers
 from postroom.receiving.http.locations import _CONNECTIONS, HttpLocations
-from postroom.receiving.http.request_publisher import RequestPublisher
 from postroom.receiving.inbox_rows import Inbox, InboxNumbering
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS, HTTP
+from postroom.two_way.callers import Callers, RequestPublisher
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
 from tests.support.simulated_load import set_load

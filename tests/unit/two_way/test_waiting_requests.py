@@ -11,9 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from postroom.agent.waiting_requests import WaitingRequest, WaitingRequests
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.stored_responses import StoredResponse
+from postroom.two_way.waiting_requests import WaitingRequest, WaitingRequests
 
 T = TypeVar("T")
 Request = WaitingRequest[str]

@@ -1,4 +1,8 @@
-"""The callers that wait for responses at this host instance: of two-way receive locations.
+"""The callers of two-way receive locations: their requests are published, and they wait here for the responses.
+
+A request carries a token. The instance subscription for the response with the same token commits together with the
+request, so that no response can be missed (RR-01, RR-02). A request that fails is suspended and cannot be resumed
+(RR-12), because its caller is gone by then.
 
 A request with an idempotency key keeps waiting after its client has disconnected, and for some time after the timeout,
 so that the response is stored for the repeated request. A repeated request joins the caller that waits here. If its
@@ -16,26 +20,40 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import TypeVar
 
-from postroom.agent.waiting_requests import WaitingRequest, WaitingRequests
-from postroom.errors import KeyReused, PostroomError
-from postroom.message import Body
+from postroom.agent.direct.direct_batch import DirectBatch, Endpoint, Publication
+from postroom.agent.publish import Publisher
+from postroom.agent.routing.table import RoutingTable
+from postroom.agent.streaming.authentication import authenticate, authentication_failure
+from postroom.agent.streaming.documents import build_initial_context
+from postroom.agent.streaming.interchange import Interchange
+from postroom.correlation_tokens import add_token
+from postroom.errors import KeyReused, MessageFailure, PostroomError, is_environment_error
+from postroom.message import Body, Message
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
+from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.storage.stored_responses import StoredResponse, StoredResponses
-from postroom.messagebox.subscriptions import ServiceSubscriptions
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
+from postroom.two_way.single_document import build_received, read_document
+from postroom.two_way.waiting_requests import WaitingRequest, WaitingRequests
 
 T = TypeVar("T")
 #: While callers wait, the loop checks at least this often whether one has waited for too long.
 _MAX_SECONDS, _IDLE_SECONDS = 1.0, 60.0
 #: How often the loop looks for the responses of callers that wait at other host instances.
 _FOLLOW_SECONDS = 0.2
+#: How late the response to a request with an idempotency key may come. It is stored for the repeated request. If this
+#: host instance has ended, it waits in the queue for that one.
+LATE_RESPONSE_SECONDS = 3600.0
 
 
-class NoResponse(Enum):
+class MissingResponse(Enum):
     """Why a caller gets no response."""
 
     EXPIRED = "expired"
@@ -52,7 +70,7 @@ class Answer:
 
     body: Body | None = None
     content_type: str = ""
-    missing: NoResponse | None = None
+    missing: MissingResponse | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -115,7 +133,7 @@ class Callers(WaitingRequests[Caller, Answer]):
         with self._lock:
             lost = [caller for caller in self._waiting.values() if not caller.has_key]
             self._following |= {caller.instance_id for caller in self._waiting.values() if caller.has_key}
-        self.end(lost, Answer(missing=NoResponse.REFUSED))
+        self.end(lost, Answer(missing=MissingResponse.REFUSED))
         self._wake()
 
     def close(self) -> None:
@@ -123,8 +141,8 @@ class Callers(WaitingRequests[Caller, Answer]):
         time for late responses is over."""
         for caller in self.waiting:
             if caller.has_key and (taken := self.take(caller.instance_id)) is not None:
-                taken.answer(Answer(missing=NoResponse.STOPPING))
-        self.end(self.waiting, Answer(missing=NoResponse.STOPPING))
+                taken.answer(Answer(missing=MissingResponse.STOPPING))
+        self.end(self.waiting, Answer(missing=MissingResponse.STOPPING))
         with suppress(PostroomError):  # then they are removed with the host instance
             self._remove_ended()
         self._connection.close()
@@ -182,14 +200,14 @@ class Callers(WaitingRequests[Caller, Answer]):
             super()._expire(caller, now)
 
     def _build_timeout(self, request: Caller) -> Answer:
-        return Answer(missing=NoResponse.EXPIRED)
+        return Answer(missing=MissingResponse.EXPIRED)
 
     def _build_lost(self) -> Answer:
-        return Answer(missing=NoResponse.LOST)
+        return Answer(missing=MissingResponse.LOST)
 
     def _read_stored(self, connection: Connection, response: StoredResponse) -> Answer:
         if response.content_type is None:
-            return Answer(missing=NoResponse.REFUSED)
+            return Answer(missing=MissingResponse.REFUSED)
         body = spool(self._stored.read_body(connection, response.unit))
         return Answer(body=body, content_type=response.content_type)
 
@@ -218,3 +236,108 @@ class Callers(WaitingRequests[Caller, Answer]):
             host_instance=self._host_instance,
             kept_for=timedelta(seconds=max(0.0, caller.kept_until - time.monotonic())),
         )
+
+
+class RequestPublisher:
+    """Publishes requests from many threads. The responses come to this host instance."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        host_instance: int,
+        callers: Callers,
+        routing: RoutingTable,
+        own_host: OwnHost | None = None,
+    ) -> None:
+        self.callers = callers
+        self._host = host
+        self._host_instance = host_instance
+        self._routing = routing
+        self._own_host = own_host
+
+    def publish(
+        self,
+        connection: Connection,
+        location: ReceiveLocation,
+        interchange: Interchange,
+        *,
+        timeout: float,
+        digest: bytes | None = None,
+    ) -> Caller:
+        """Publish a request. Return its caller, whose future gets the answer.
+
+        A request whose idempotency key is in use joins the caller that waits, here or at another host instance, takes
+        over from a host instance that has ended, or gets the stored response. Raise MessageFailure if the request
+        fails, and KeyReused if its key came with another body."""
+        now = time.monotonic()
+        late = 0.0 if digest is None else LATE_RESPONSE_SECONDS
+        caller = Caller(
+            unit=interchange.interchange_id,
+            location=location,
+            deadline=now + timeout,
+            kept_until=now + timeout + late,
+            digest=digest,
+        )
+        # Before the publish: the response may come before its commit is confirmed.
+        caller = self.callers.add(caller)
+        if not self.callers.start_publish(caller):
+            return caller
+        try:
+            is_repeated = self._publish(connection, interchange, caller)
+        except BaseException as error:
+            if digest is not None and is_environment_error(error):
+                self.callers.publish_again(caller, error)
+            else:
+                # After a lost connection the request may have been published anyway.
+                self.callers.end([caller], error)
+            raise
+        self.callers.confirm(caller, follows=is_repeated)
+        return caller
+
+    def _publish(self, connection: Connection, interchange: Interchange, caller: Caller) -> bool:
+        """Run the receive pipeline, and publish the request. Return True if it was published before, under the same
+        key. Raise its failure: then it does not wait for a response."""
+        location = caller.location
+        failures: dict[int, MessageFailure] = {}
+        try:
+            message = self._receive(connection, interchange, caller)
+        except MessageFailure as failure:
+            failures[0] = failure
+            received = build_received(interchange, location.pipeline.content_type)
+            message = received.with_context(build_initial_context(location, interchange))
+        if message is None:
+            raise authentication_failure(location)
+        publication = Publication(
+            messages=[message],
+            unit=interchange.interchange_id,
+            digest=caller.digest,
+            failures=failures,
+            precondition=self.callers.build_response_wait(
+                caller,
+                SubscribingService(service_id=location.location_id, name=location.port_name),
+                for_host_instance=self._host_instance,
+                kept_for=timedelta(seconds=caller.kept_until - time.monotonic()) if caller.has_key else None,
+            ),
+            awaited_by=caller.instance_id,
+            endpoint=Endpoint(
+                service_id=location.location_id, adapter=location.adapter_kind, uri=location.uri, resumable=False
+            ),
+        )
+        publisher = Publisher(connection, self._routing, own_host=self._own_host)
+        batch = publisher.run(partial(DirectBatch, self._host, publication))
+        if batch.suspended:
+            raise batch.suspended[0]
+        [published] = batch.published
+        return published.repeated
+
+    def _receive(self, connection: Connection, interchange: Interchange, caller: Caller) -> Message | None:
+        """Return the request as it is published, or None if the receive port drops it. Raise MessageFailure."""
+        location, check = caller.location, None
+        if location.authentication != "none":
+            check = partial(authenticate, location, login=self._routing.catch_up(connection).login)
+        message = read_document(location.pipeline, location.maps, interchange, authenticate=check)
+        if message is None:
+            return None
+        context = build_initial_context(location, interchange, message.context)
+        return message.with_context(add_token(context, caller.token))
