@@ -43,7 +43,7 @@ test: check tests  ## Run what CI runs: check, then the tests with a sample of t
 .PHONY: quick
 quick: check  ## Run check and the unit tests, in less than 90 seconds
 	@echo "==> Unit tests"
-	@$(PY) -m pytest -n 2 tests/unit
+	@$(PY) -m pytest -n 2 --dist loadgroup tests/unit
 
 .PHONY: tests
 tests: $(INSTALLED)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from tests.support.pages import ROOT
+from tests.support.parsed_modules import parse_module
 
 PAGE = ROOT / "docs" / "reference" / "behaviour.md"
 TESTS = ROOT / "tests"
@@ -48,9 +49,8 @@ def find_proofs() -> dict[str, list[str]]:
     tests: dict[str, list[str]] = defaultdict(list)
     modules: dict[str, list[str]] = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
-        source = path.read_text(encoding="utf-8")
-        lines = source.splitlines()
-        module = ast.parse(source)
+        lines = path.read_text(encoding="utf-8").splitlines()
+        module = parse_module(path)
         name = path.relative_to(TESTS).as_posix()
         for item in dict.fromkeys(find_cited(ast.get_docstring(module) or "")):
             modules[item].append(name)

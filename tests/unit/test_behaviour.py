@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from tests.support.behaviour import PAGE, find_cited, find_proofs, format_page, list_items
+from tests.support.parsed_modules import READS_MODULES
+
+pytestmark = READS_MODULES
 
 
 def test_the_page_names_the_tests_that_prove_its_items() -> None:

@@ -22,6 +22,9 @@ from postroom.errors import (
 )
 from postroom.operations.instances.query_names import ERROR_CODES
 from tests.support.approved import AssertApproved
+from tests.support.parsed_modules import READS_MODULES, parse_module
+
+pytestmark = READS_MODULES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "postroom"
@@ -36,7 +39,7 @@ def find_error_classes() -> dict[str, str]:
     """Return the codes of all error classes, with module and class name."""
     found = {}
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse_module(path)):
             if isinstance(node, ast.ClassDef):
                 for code in _own_code(node):
                     module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)

@@ -9,9 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import postroom
+from tests.support.parsed_modules import READS_MODULES, parse_module
+
+pytestmark = READS_MODULES
 
 SOURCES = Path(postroom.__file__).parent
 MESSAGEBOX = Path("messagebox")
@@ -37,7 +41,7 @@ def test_sql_inside_python_is_short_and_on_one_table() -> None:
         f"{path.relative_to(SOURCES)}:{line}: {text}"
         for path in sorted(SOURCES.rglob("*.py"))
         if path.relative_to(SOURCES) not in USERS_TABLES
-        for line, text in statements(path)
+        for line, text in list_statements(path)
         if _NOT_INLINE.search(re.sub("'[^']*'", "''", text)) or len(text) > MAX_LENGTH
     ]
     assert found == []
@@ -48,7 +52,7 @@ def test_all_sql_is_in_the_package_messagebox() -> None:
         f"{path.relative_to(SOURCES)}:{line}: {text}"
         for path in sorted(SOURCES.rglob("*.py"))
         if not is_excepted(path.relative_to(SOURCES))
-        for line, text in statements(path)
+        for line, text in list_statements(path)
     ]
     assert found == []
 
@@ -57,9 +61,14 @@ def is_excepted(path: Path) -> bool:
     return path.is_relative_to(MESSAGEBOX) or path in USERS_TABLES
 
 
-def statements(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the SQL texts of a module with their lines. A value that an f-string inserts is a question mark."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def list_statements(path: Path) -> list[tuple[int, str]]:
+    """Return the SQL texts of a module with their lines. A value that an f-string inserts is a question mark."""
+    return list(_find_statements(path))
+
+
+def _find_statements(path: Path) -> Iterator[tuple[int, str]]:
+    tree = parse_module(path)
     inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):

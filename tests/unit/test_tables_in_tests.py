@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import postroom
+from tests.support.parsed_modules import READS_MODULES, parse_module
+
+pytestmark = READS_MODULES
 
 TESTS = Path(__file__).parents[1]
 SCHEMA = Path(postroom.__file__).parent / "messagebox" / "schema"
@@ -34,9 +37,9 @@ def list_tests() -> list[Path]:
     ]
 
 
-def find_tables(source: str) -> Iterator[str]:
+def find_tables(module: ast.Module) -> Iterator[str]:
     """Return the SQL of a module that names tables."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(module):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found = _NAMED.search(node.value)
             if found:
@@ -45,13 +48,13 @@ def find_tables(source: str) -> Iterator[str]:
 
 def test_the_tables_of_the_schema_are_found() -> None:
     assert {"spool", "work_queue", "send_ports", "message_properties", "instances"} <= _TABLES
-    assert list(find_tables("a.execute('SELECT 1 FROM spool')")) == ["line 1: FROM spool"]
-    assert list(find_tables("a.execute(f'LOCK TABLE messagebox.parts IN {mode} MODE')")) == [
+    assert list(find_tables(ast.parse("a.execute('SELECT 1 FROM spool')"))) == ["line 1: FROM spool"]
+    assert list(find_tables(ast.parse("a.execute(f'LOCK TABLE messagebox.parts IN {mode} MODE')"))) == [
         "line 1: TABLE messagebox.parts"
     ]
-    assert list(find_tables("a.execute('SELECT resume_instances(%s) FROM generate_series(1, 2)')")) == []
+    assert list(find_tables(ast.parse("a.execute('SELECT resume_instances(%s) FROM generate_series(1, 2)')"))) == []
 
 
 def test_no_test_names_a_table() -> None:
-    found = {str(path.relative_to(TESTS)): list(find_tables(path.read_text())) for path in list_tests()}
+    found = {str(path.relative_to(TESTS)): list(find_tables(parse_module(path))) for path in list_tests()}
     assert {path: tables for path, tables in found.items() if tables} == {}
