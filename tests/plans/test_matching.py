@@ -43,8 +43,11 @@ def test_the_first_pass_is_an_index_lookup(many_subscriptions: Box) -> None:
                 found = box.connection.execute("SELECT * FROM find_subscriptions(%s)", (batch,)).fetchall()
         assert len(found) == len(regions)
         tables = (
-            *("first_pass_predicates", "greater_than_or_equals_predicates", "predicate_groups", "subscriptions"),
-            *("message_properties",),
+            "first_pass_predicates",
+            "greater_than_or_equals_predicates",
+            "predicate_groups",
+            "subscriptions",
+            "message_properties",
         )
         assert read.whole(*tables) == 0
         assert read.entries("first_pass_predicates_property_id_value_key_idx") == len(regions)

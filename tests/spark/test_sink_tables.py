@@ -197,6 +197,8 @@ def test_the_problem_of_an_unsuitable_table_is_reported(
 
 def test_only_errors_of_rows_are_attributed_to_rows() -> None:
     assert [isinstance(to_statement_error("", state), RowsRejected) for state in ("22001", "23505", "42X05", "")] == [
-        *(True, True),
-        *(False, False),
+        True,
+        True,
+        False,
+        False,
     ]

@@ -94,8 +94,12 @@ def test_the_tasks_write_parquet_files_without_partitions(
     found = session.read.parquet(str(tmp_path / "lake"))
     assert found.drop("batch").dtypes == [
         *[(name, "string") for name in ("message_id", "interchange_id", "message_type")],
-        *[("received_at", "timestamp"), ("region", "string"), ("total", "decimal(38,18)"), ("priority", "bigint")],
-        *[("id", "bigint"), ("body", "binary")],
+        ("received_at", "timestamp"),
+        ("region", "string"),
+        ("total", "decimal(38,18)"),
+        ("priority", "bigint"),
+        ("id", "bigint"),
+        ("body", "binary"),
     ]
     rows = {row["message_id"]: row for row in found.collect()}
     assert set(rows) == set(ids)
@@ -238,7 +242,8 @@ def test_files_are_received_and_written_to_a_sink_in_one_run(
         assert check(connection) == []
     rows = session.read.parquet(str(tmp_path / "out" / "lake")).orderBy("total").collect()
     assert [(row["Region"], row["total"]) for row in rows] == [
-        *(("EU", Decimal("0.5")), ("US", Decimal("1.5"))),
+        ("EU", Decimal("0.5")),
+        ("US", Decimal("1.5")),
         ("EU", Decimal("2.5")),
     ]
     assert rows[0]["body"] == '{"region": "EU", "total": 0.5}'

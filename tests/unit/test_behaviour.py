@@ -28,5 +28,10 @@ def test_tests_cite_items_that_exist() -> None:
 
 def test_ranges_and_lists_of_items_are_read() -> None:
     assert list(find_cited("SEC-07 … 09, DEQ-01, 03 and 04 (ISO-8859)")) == [
-        *("SEC-07", "SEC-08", "SEC-09", "DEQ-01", "DEQ-03", "DEQ-04"),
+        "SEC-07",
+        "SEC-08",
+        "SEC-09",
+        "DEQ-01",
+        "DEQ-03",
+        "DEQ-04",
     ]

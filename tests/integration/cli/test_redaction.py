@@ -36,8 +36,14 @@ def payments(run: Run, tmp_path: Path) -> Run:
     assert run("apply", tmp_path / "app.py").code == ExitCode.OK
     (tmp_path / "payment.json").write_text("{}")
     published = run(
-        *("publish", tmp_path / "payment.json", "-p", f"Payments.Card={SECRET}", "-w", "BTS.SSOTicket=abcdef"),
-        *("--require", "Security.Level=3"),
+        "publish",
+        tmp_path / "payment.json",
+        "-p",
+        f"Payments.Card={SECRET}",
+        "-w",
+        "BTS.SSOTicket=abcdef",
+        "--require",
+        "Security.Level=3",
     )
     assert (published.code, "Visa" in published.out) == (ExitCode.OK, True)
     return run

@@ -22,8 +22,14 @@ from tests.support.waiting import wait_until
 
 STORED = ("spool", "parts", "fragments")
 COUNTS = (
-    *("message_ref_count_log_1", "message_ref_count_log_2", "part_ref_count_log_1", "part_ref_count_log_2"),
-    *("message_ref_count_log_totals", "part_ref_count_log_totals", "message_zero_sum", "part_zero_sum"),
+    "message_ref_count_log_1",
+    "message_ref_count_log_2",
+    "part_ref_count_log_1",
+    "part_ref_count_log_2",
+    "message_ref_count_log_totals",
+    "part_ref_count_log_totals",
+    "message_zero_sum",
+    "part_zero_sum",
 )
 QUEUES = HostQueues("Default")
 #: More messages than these are written by COPY.

@@ -76,7 +76,9 @@ def test_the_responses_of_a_dead_host_instance_are_suspended(box: Box, publisher
         "SELECT instance_id, state, error_code, error_description FROM instances"
     ).fetchall() == [
         (
-            *(waiting, 32, "CORRELATION"),
+            waiting,
+            32,
+            "CORRELATION",
             (
                 "The response could not be correlated to an existing request.\n"
                 "The host process that held the caller has ended."

@@ -59,7 +59,11 @@ def receive(box: Box, location: ReceiveLocation, start: int, *lines: str, file: 
     unit = RowUnit(unit_id=uuid.uuid4(), context=context.write(SPLIT_START, start))
     with connect(box.url, user=box.host().role_name) as connection:
         receive_rows(
-            *(Receiver(connection, RoutingTable()), location, location.pipeline, unit, [batch]),
+            Receiver(connection, RoutingTable()),
+            location,
+            location.pipeline,
+            unit,
+            [batch],
             progress=Progress(),
             bad_content_type="text/csv",
             limit=Unlimited(),
@@ -81,7 +85,11 @@ def test_corrected_lines_are_resumed_as_the_rows_that_they_were_saved_from(
     saved = save_bad_rows(box.connection, get_instance_id(box, "4;EU;vier;1"), bad)
     assert saved == SavedRows(rows=4, source=SOURCE)
     assert bad.read_bytes().decode("iso-8859-1").splitlines() == [
-        *("id;region;total;priority", "1;EU;eins;1", "2;EU;zwölf;1", "3;EU;drei;1", "4;EU;vier;1")
+        "id;region;total;priority",
+        "1;EU;eins;1",
+        "2;EU;zwölf;1",
+        "3;EU;drei;1",
+        "4;EU;vier;1",
     ]
     with pytest.raises(StateError, match="already exists"):
         save_bad_rows(box.connection, get_instance_id(box, "4;EU;vier;1"), bad)

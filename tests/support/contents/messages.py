@@ -43,7 +43,9 @@ class StoredPart:
 #: The tables that record which transaction counted a reference.
 _COUNTING = (
     *(f"{kind}_ref_count_log_{name}" for kind in ("message", "part") for name in ("1", "2", "totals")),
-    *("work_queue", "spool", "parts"),
+    "work_queue",
+    "spool",
+    "parts",
 )
 
 

@@ -61,7 +61,11 @@ def test_receipts_are_inserted_after_the_match_and_before_the_messages(connectio
     batch = RecordingBatch()
     publish(connection, batch)
     assert batch.steps == [
-        *("prepare", "match", "insert_receipts", "insert", "write_messages"),
+        "prepare",
+        "match",
+        "insert_receipts",
+        "insert",
+        "write_messages",
         "write_routes under version 7",
     ]
 

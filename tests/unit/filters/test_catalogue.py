@@ -25,7 +25,11 @@ OUTSIDE: dict[ValueType, list[Any]] = {
     ValueType.INT: [2**63, -(2**63) - 1, True, 1.0, Decimal(1), "1"],
     ValueType.DECIMAL: [
         *(Decimal(text) for text in ("1E+38", "1E-39", "9" * 39, "1.0000000000000000000000000000000000000001")),
-        *(Decimal("NaN"), Decimal("Infinity"), 1.5, True, "1"),
+        Decimal("NaN"),
+        Decimal("Infinity"),
+        1.5,
+        True,
+        "1",
     ],
     ValueType.FLOAT: [float("nan"), float("inf"), float("-inf"), True, "1", Decimal(1)],
     ValueType.BOOL: [0, 1, "true", 1.0],

@@ -220,8 +220,18 @@ def test_a_file_that_is_no_journal_is_refused_with_its_name(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "value",
     [
-        *(None, True, 1, 1.5, "text", b"bytes", Decimal("1.50"), uuid.UUID(int=7), timedelta(days=1, microseconds=3)),
-        *([1, [2]], {"a": {"b": Decimal(1)}}, (1, "two")),
+        None,
+        True,
+        1,
+        1.5,
+        "text",
+        b"bytes",
+        Decimal("1.50"),
+        uuid.UUID(int=7),
+        timedelta(days=1, microseconds=3),
+        [1, [2]],
+        {"a": {"b": Decimal(1)}},
+        (1, "two"),
     ],
 )
 def test_the_journal_stores_and_returns_values(value: object) -> None:

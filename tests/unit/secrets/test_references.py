@@ -49,8 +49,17 @@ def test_a_reference_is_found_in_a_stored_definition() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("Authorization", "Proxy-Authorization", "Cookie", "X-API-Key", "X-Auth-Token", "password", "sslpassword"),
-        *("kafka.sasl.jaas.config", "fs.s3a.secret.key", "fs.s3a.access.key", "kafka.ssl.truststore.password"),
+        "Authorization",
+        "Proxy-Authorization",
+        "Cookie",
+        "X-API-Key",
+        "X-Auth-Token",
+        "password",
+        "sslpassword",
+        "kafka.sasl.jaas.config",
+        "fs.s3a.secret.key",
+        "fs.s3a.access.key",
+        "kafka.ssl.truststore.password",
         "fs.azure.account.key",
     ],
 )

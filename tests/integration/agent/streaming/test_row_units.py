@@ -301,7 +301,11 @@ def test_a_corrected_line_of_a_csv_file_becomes_the_message(box: Box, connection
     )
     unit = RowUnit(unit_id=uuid.UUID(int=7), origin=RowOrigin(file="big.csv", start=4096))
     receive_rows(
-        *(Receiver(connection, RoutingTable()), location, location.pipeline, unit, [bad]),
+        Receiver(connection, RoutingTable()),
+        location,
+        location.pipeline,
+        unit,
+        [bad],
         progress=Progress(),
         bad_content_type="text/csv",
         limit=Unlimited(),

@@ -36,7 +36,8 @@ def add_port(
 ) -> None:
     adapter = Dynamic(**given).model_dump(mode="json")
     box.add_port(
-        *("Anywhere", filter),
+        "Anywhere",
+        filter,
         adapter=adapter,
         retry_count=retry_count,
         retry_seconds=0,

@@ -107,7 +107,9 @@ def test_the_process_ends_if_a_thread_is_blocked_outside_of_python(box: Box, tmp
     with ThreadPoolExecutor() as pool:
         process = pool.submit(
             run_host,
-            *(box.url, "Default", tmp_path),
+            box.url,
+            "Default",
+            tmp_path,
             as_role=True,
             build_adapter=recorder.build,
             settings=IMPATIENT,

@@ -26,7 +26,14 @@ def _values() -> list[Value]:
     given: list[Value] = [
         *(value for value in floats if math.isfinite(value)),
         *(decimals + times),
-        *("", "é\N{HUNDRED POINTS SYMBOL}", "a\x1fb", 0, -(2**63), 2**63 - 1, True, False),
+        "",
+        "é\N{HUNDRED POINTS SYMBOL}",
+        "a\x1fb",
+        0,
+        -(2**63),
+        2**63 - 1,
+        True,
+        False,
     ]
     return [check_value(type_of(value), value) for value in given]
 

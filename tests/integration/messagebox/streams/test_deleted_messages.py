@@ -21,8 +21,14 @@ from tests.support.sinks import add_sink, publish, read_port_id
 QUEUE = SinkQueue("Default")
 TABLES = ("spool", "parts", "fragments", "default_q")
 COUNTS = (
-    *("message_ref_count_log_1", "message_ref_count_log_2", "part_ref_count_log_1", "part_ref_count_log_2"),
-    *("message_ref_count_log_totals", "part_ref_count_log_totals", "message_zero_sum", "part_zero_sum"),
+    "message_ref_count_log_1",
+    "message_ref_count_log_2",
+    "part_ref_count_log_1",
+    "part_ref_count_log_2",
+    "message_ref_count_log_totals",
+    "part_ref_count_log_totals",
+    "message_zero_sum",
+    "part_zero_sum",
 )
 
 

@@ -55,8 +55,10 @@ def test_columns_are_named_by_the_user_or_by_their_properties() -> None:
 
 def test_text_formats_store_text_by_default() -> None:
     assert [SparkSink(format, "x").body for format in ("csv", "json", "parquet", "orc")] == [
-        *("text", "text"),
-        *("binary", "binary"),
+        "text",
+        "text",
+        "binary",
+        "binary",
     ]
     assert SparkSink("parquet", "x", body="none").body == "none"
 

@@ -60,8 +60,15 @@ def test_the_advice_for_a_bad_row_names_the_commands_for_all_rows_of_its_file() 
 @pytest.mark.parametrize(
     "code",
     [
-        *("PIPELINE", "ROUTING", "DELIVERY", "DELIVERY_REFUSED", "ADDRESS"),
-        *("PORT_STOPPED", "PORT_GONE", "OPERATOR", "UNEXPECTED"),
+        "PIPELINE",
+        "ROUTING",
+        "DELIVERY",
+        "DELIVERY_REFUSED",
+        "ADDRESS",
+        "PORT_STOPPED",
+        "PORT_GONE",
+        "OPERATOR",
+        "UNEXPECTED",
     ],
 )
 def test_the_advice_for_a_suspended_instance_contains_a_command(code: str) -> None:

@@ -128,7 +128,10 @@ def nested(depth: int) -> bytes:
         return b"Content-Type: text/plain\r\n\r\ndeep"
     mark = b"b%d" % depth
     return b"Content-Type: multipart/mixed; boundary=%s\r\n\r\n--%s\r\n%s\r\n--%s--\r\n" % (
-        *(mark, mark, nested(depth - 1), mark),
+        mark,
+        mark,
+        nested(depth - 1),
+        mark,
     )
 
 
