@@ -234,17 +234,22 @@ def test_a_request_survives_lost_connections(box: Box, client: Client, answers: 
     assert response.result(PATIENCE).data == b"5"
 
 
-def test_the_response_to_a_killed_program_is_suspended(box: Box, answers: Answers) -> None:
-    """RR-06."""
+def answer_a_killed_program(box: Box, answers: Answers, key: str | None = None) -> None:
+    """Kill a program that waits for its response, and answer its request then."""
     code = (
         "import sys; from postroom.client.client import Client; "
-        "Client(sys.argv[1]).request(b'price?', promoted={'Orders.Region': 'EU'}, timeout=600)"
+        f"Client(sys.argv[1]).request(b'price?', promoted={{'Orders.Region': 'EU'}}, timeout=600, key={key!r})"
     )
     with subprocess.Popen([sys.executable, "-c", code, box.url]) as process:
         request = answers.receive()
         os.kill(process.pid, signal.SIGKILL)
     answers.answer(request, b"5")
     request.complete()
+
+
+def test_the_response_to_a_killed_program_is_suspended(box: Box, answers: Answers) -> None:
+    """RR-06."""
+    answer_a_killed_program(box, answers)
     assert read_value(box.connection, "SELECT expire_program_subscriptions(now() + interval '3 minutes')") == 0
     assert read_value(box.connection, "SELECT expire_program_subscriptions(now() + interval '10 minutes')") == 1
     assert box.suspended() == [("CORRELATION", False)]
@@ -311,15 +316,7 @@ def test_a_large_response_is_stored_with_all_its_parts(box: Box, client: Client,
 
 
 def test_a_repeated_request_takes_over_from_a_killed_program(box: Box, client: Client, answers: Answers) -> None:
-    code = (
-        "import sys; from postroom.client.client import Client; "
-        "Client(sys.argv[1]).request(b'price?', promoted={'Orders.Region': 'EU'}, timeout=600, key='one')"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, box.url]) as process:
-        request = answers.receive()
-        os.kill(process.pid, signal.SIGKILL)
-    answers.answer(request, b"5")
-    request.complete()
+    answer_a_killed_program(box, answers, key="one")
     assert read_value(box.connection, "SELECT expire_program_subscriptions(now() + interval '9 minutes')") == 0
     assert client.request(b"price?", promoted=EU, key="one", timeout=PATIENCE).data == b"5"
     assert box.suspended() == []

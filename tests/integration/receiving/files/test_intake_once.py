@@ -36,23 +36,30 @@ def unsettled(location: ReceiveLocation) -> ReceiveLocation:
     return location.replace_settings(adapter={**location.adapter_json, "settle": 0})
 
 
+@pytest.fixture
+def receive_in_rounds(
+    unsettled: ReceiveLocation, make_claimer: MakeClaimer, task: SparkReceiveTask, claimed: Claimed
+) -> Callable[[], list[int]]:
+    """Receive all files, at most five at once, and return how many each round has received."""
+
+    def receive() -> list[int]:
+        rounds: list[int] = []
+        claimer = make_claimer(unsettled, max_outstanding=5)
+
+        def publish() -> None:
+            rounds.append(len(task.receive(claimed())))
+
+        assert receive_all(claimer, publish, settle=timedelta(), stopping=threading.Event())
+        return rounds
+
+    return receive
+
+
 def test_all_files_are_received_in_several_rounds(
-    box: Box,
-    folder: Path,
-    unsettled: ReceiveLocation,
-    make_claimer: MakeClaimer,
-    task: SparkReceiveTask,
-    claimed: Claimed,
+    box: Box, folder: Path, receive_in_rounds: Callable[[], list[int]]
 ) -> None:
     put(folder, 12)
-    claimer = make_claimer(unsettled, max_outstanding=5)
-    rounds: list[int] = []
-
-    def publish() -> None:
-        rounds.append(len(task.receive(claimed())))
-
-    assert receive_all(claimer, publish, settle=timedelta(), stopping=threading.Event())
-    assert rounds == [5, 5, 2]
+    assert receive_in_rounds() == [5, 5, 2]
     assert box.queued() == {"Everything": 12}
     assert not list(folder.glob("*.json"))
 
@@ -62,15 +69,13 @@ def test_files_that_another_process_has_claimed_are_published_first(
     folder: Path,
     unsettled: ReceiveLocation,
     make_claimer: MakeClaimer,
-    task: SparkReceiveTask,
-    claimed: Claimed,
+    receive_in_rounds: Callable[[], list[int]],
 ) -> None:
     put(folder, 7)
     killed = make_claimer(unsettled, max_outstanding=5)
     assert killed.scan().claimed == 5
     killed.release()
-    claimer = make_claimer(unsettled, max_outstanding=5)
-    assert receive_all(claimer, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
+    assert sum(receive_in_rounds()) == 7
     assert box.queued() == {"Everything": 7}
 
 
