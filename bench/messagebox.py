@@ -86,7 +86,8 @@ class MeasuredBox:
         declared = ReceivePortDefinition(name="In")
         port = self.one(
             "INSERT INTO receive_ports (application_id, definition) VALUES (%s, %s) RETURNING id",
-            *(application, Jsonb(declared.to_stored())),
+            application,
+            Jsonb(declared.to_stored()),
         )
         location = build_receive_location(
             declared,

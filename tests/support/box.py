@@ -149,7 +149,9 @@ class Box(Contents):
         """Add a send port group and return its id."""
         group_id: uuid.UUID = self.one(
             "INSERT INTO send_port_groups (application_id, name, filter) VALUES (%s, %s, %s) RETURNING id",
-            *(self._application, name, filter),
+            self._application,
+            name,
+            filter,
         )
         service = Service(id=group_id, kind="send port group", application="t", name=name, port_name=name)
         store_service(self.connection, service)

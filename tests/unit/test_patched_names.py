@@ -26,7 +26,7 @@ def find_patched_names(module: ast.Module) -> Iterator[str]:
         match node:
             case ast.Call(func=ast.Attribute(attr="setattr") | ast.Name("patch"), args=[ast.Constant(str(name)), *_]):
                 yield name
-            case ast.Call(func=ast.Attribute(attr="setattr"), args=[ast.Name(owner), ast.Constant(name), *_]):
+            case ast.Call(func=ast.Attribute(attr="setattr"), args=[ast.Name(owner), ast.Constant(str(name)), *_]):
                 if owner in imported:
                     yield f"{imported[owner]}.{name}"
 
