@@ -14,8 +14,7 @@ from postroom.message import Message
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.sinks.drain import Drain
-from postroom.spark.sinks.file_sink import LocalTarget
-from postroom.spark.sinks.parquet_files import ParquetTask
+from postroom.spark.sinks.file_sink import LocalTarget, ParquetTask
 from postroom.spark.sinks.postgres_table import Table, TableTask
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkTask, split_into_ranges

@@ -91,7 +91,7 @@ class Application(Declarations):
         app.receive_port("In").location("drop", adapters.File("in"), pipeline=pipelines.XmlReceive(schemas=known))
         """
         # lxml is needed to read schemas, not to declare an application.
-        from postroom.schemas.load import load_schemas
+        from postroom.schemas.annotations import load_schemas
 
         position = get_caller_position()
         folder = Path(position.file).parent

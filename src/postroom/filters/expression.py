@@ -8,7 +8,9 @@ created, so every existing filter can be stored, indexed and evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -16,7 +18,6 @@ from enum import IntEnum
 from typing import NoReturn, Protocol, runtime_checkable
 
 from postroom.errors import BadFilter, BadValue
-from postroom.filters.bad_filters import report_bad_filter
 from postroom.values import Value, ValueType, check_promoted, check_value, value_to_text
 
 #: The maximum size of a filter after its conversion to an OR of AND-groups.
@@ -25,6 +26,7 @@ MAX_PREDICATES = 16_384
 
 #: Every int up to this one has an exact float.
 _EXACT_IN_FLOAT = 2**53
+_report: ContextVar[Callable[[BadFilter], None] | None] = ContextVar("report", default=None)
 
 
 class Operator(IntEnum):
@@ -216,3 +218,24 @@ def _make_hint(value_type: ValueType, value: object) -> str:
     if value_type is ValueType.INT and type(value) is float:
         return "Compare an int property with a whole number; only text values are rounded."
     return f"The property is of type {_format_type(value_type)}."
+
+
+@contextmanager
+def collect_bad_filters(report: Callable[[BadFilter], None]) -> Iterator[None]:
+    """Within this context, pass each wrong comparison to ``report`` and replace it with some filter instead of raising.
+
+    The caller must reject the file if anything was reported.
+    """
+    token = _report.set(report)
+    try:
+        yield
+    finally:
+        _report.reset(token)
+
+
+def report_bad_filter(error: BadFilter) -> bool:
+    """Report the error to the current collector. Return False if there is none."""
+    report = _report.get()
+    if report is not None:
+        report(error)
+    return report is not None

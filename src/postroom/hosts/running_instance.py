@@ -30,8 +30,7 @@ from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits
-from postroom.monitoring.instances import InstanceMetrics
-from postroom.monitoring.load import LoadMetrics
+from postroom.monitoring.load import InstanceMetrics, LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.ports.handlers import read_send_handlers
 from postroom.ports.receive_locations import read_receive_locations

@@ -5,6 +5,7 @@ Errors of psycopg are translated to errors of ``postroom.errors`` here. Modules 
 
 from __future__ import annotations
 
+import getpass
 import itertools
 import re
 import select
@@ -29,7 +30,6 @@ from postroom.errors import DefinitionError, LockTimeout, MessageBoxUnavailable,
 from postroom.messagebox.postgres_errors import translate_errors, translate_psycopg_error
 from postroom.messagebox.statements import statement
 from postroom.processes.backoff import Backoff
-from postroom.processes.os_user import get_os_user
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
@@ -113,6 +113,14 @@ class _MessageBoxConnection(psycopg.Connection[tuple[Any, ...]]):
             raise translate_psycopg_error(error) from error
 
 
+def _get_os_user() -> str:
+    """Return the user of this process, or an empty text if the account has no name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
+
+
 def connect(
     url: str,
     *,
@@ -130,7 +138,7 @@ def connect(
     settings: dict[str, Any] = {**_SETTINGS, "application_name": application_name, **(socket_settings or {}), **given}
     # The URL may contain options, but the search path is always needed.
     # The audit shows the user of this process beside the login.
-    configured = {"postroom.os_user": get_os_user() or "", **(server_settings or {})}
+    configured = {"postroom.os_user": _get_os_user(), **(server_settings or {})}
     options = [_OPTIONS, *(f"-c {name}={_escape_option(value)}" for name, value in configured.items())]
     settings["options"] = " ".join([*options, str(given.get("options") or "")]).strip()
     if user is not None:

@@ -1,18 +1,21 @@
-"""Metrics of the load of the MessageBox, and of the throttling of a host."""
+"""Metrics of the MessageBox: its load, the throttling of a host, and service instances by host and state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from postroom.errors import PostroomError
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.connection import Connect, LazyConnection
+from postroom.messagebox.connection import Connect, Connection, LazyConnection
+from postroom.messagebox.instances import InstanceCount
 from postroom.messagebox.throttling.load import FindProcessLimits, Load, measure_tables, read_load
 from postroom.messagebox.throttling.states import LastingState, Throttle, ThrottleState
 from postroom.monitoring.metrics import Metric
 
 #: The throttle of a direction, and its state.
 Throttled = tuple[Throttle | None, LastingState]
+_COUNT_SECONDS = 10.0
 
 
 class LoadMetrics:
@@ -97,3 +100,56 @@ def _collect_throttling(host: str, throttled: Mapping[str, Throttled]) -> Iterat
         {(host, direction): lasting.seconds for direction, (_, lasting) in throttled.items()},
         labels=("host", "direction"),
     )
+
+
+class InstanceMetrics:
+    """Counts instances with ``count``. That reads all queues, so it runs for at most 5 % of the time."""
+
+    def __init__(self, connect: Connect, count: Callable[[Connection], Iterable[InstanceCount]]) -> None:
+        self._connect = connect
+        self._count = count
+        self._counts: list[InstanceCount] = []
+        self._next_count = 0.0
+
+    def collect(self) -> Iterator[Metric]:
+        counts = self._count_if_due()
+        by_state = {(one.host, one.state.label): one for one in counts if one.state is not None}
+        yield Metric(
+            "gauge",
+            "postroom_instances",
+            "Service instances by host and state.",
+            {labels: one.instances for labels, one in by_state.items()},
+            labels=("host", "state"),
+        )
+        yield Metric(
+            "gauge",
+            "postroom_instance_messages",
+            "Messages of service instances by host and state.",
+            {labels: one.messages for labels, one in by_state.items()},
+            labels=("host", "state"),
+        )
+        yield Metric(
+            "gauge",
+            "postroom_oldest_instance_seconds",
+            "Age of the oldest message of service instances by host and state.",
+            {labels: one.age for labels, one in by_state.items()},
+            labels=("host", "state"),
+        )
+        yield Metric(
+            "gauge",
+            "postroom_state_references",
+            "Messages that the orchestrations of the host hold.",
+            {(one.host,): one.messages for one in counts if one.state is None},
+            labels=("host",),
+        )
+
+    def _count_if_due(self) -> list[InstanceCount]:
+        started = time.monotonic()
+        if started >= self._next_count:
+            try:
+                with self._connect() as connection:
+                    self._counts = list(self._count(connection))
+            except PostroomError:
+                self._counts = []
+            self._next_count = started + max(_COUNT_SECONDS, 20 * (time.monotonic() - started))
+        return self._counts

@@ -1,6 +1,6 @@
 """The message types of an application and the fields to promote from them. No pipeline and no database here.
 
-``postroom.schemas.load`` reads schema files and needs lxml. The registry does not.
+``postroom.schemas.annotations`` reads schema files and needs lxml. The registry does not.
 """
 
 from __future__ import annotations

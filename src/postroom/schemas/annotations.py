@@ -6,20 +6,22 @@ b:imports/b:namespace prefix uri                 the property schemas that a sch
 b:properties/b:property name xpath               a promoted field
 b:properties/b:property distinguished xpath      a distinguished field
 b:recordInfo body_xpath                          the path of the documents in an envelope
+
+``load_schemas`` reads XSD files into a registry of message types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lxml import etree
 
 from postroom.errors import BadValue, Problem
 from postroom.properties import Property, dotted_name, property_key
-from postroom.schemas.path import parse_path
-from postroom.schemas.registry import PromotedField, Schema, WrittenField
-from postroom.schemas.xsd import Declaration, UnknownType, XsdFile, XsdSet, xs
+from postroom.schemas.registry import PromotedField, Schema, Schemas, WrittenField
+from postroom.schemas.xsd import Declaration, UnknownType, XsdFile, XsdSet, parse_path, read_xsd, xs
 from postroom.schemas.xsd_types import describe_unsupported_type, to_value_type
 from postroom.system_properties import SYSTEM_PROPERTIES
 from postroom.values import ValueType
@@ -239,3 +241,46 @@ def _read_schema_info(file: XsdFile) -> etree._Attrib | dict[str, str]:
 
 def _b(name: str) -> str:
     return f"{{{_BIZTALK}}}{name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedSchemas:
+    """The registry, and the problems of its files."""
+
+    schemas: Schemas
+    problems: tuple[Problem, ...]
+
+
+def load_schemas(paths: Iterable[Path]) -> LoadedSchemas:
+    """Load the message types of these files, and of the files ``*.xsd`` in these folders."""
+    problems: list[Problem] = []
+    files: list[XsdFile] = []
+    for path in dict.fromkeys(_list_files(paths, problems)):
+        read = read_xsd(path)
+        if isinstance(read, Problem):
+            problems.append(read)
+        else:
+            files.append(read)
+    reading = read_annotations(files)
+    problems += reading.problems
+    known: dict[str, tuple[Schema, Problem]] = {}
+    for schema, position in reading.schemas:
+        other = known.setdefault(schema.message_type, (schema, position))
+        if other[0] is not schema:
+            text = f"the message type {schema.message_type!r} is also in {other[1].file}:{other[1].line}; "
+            problems.append(Problem(text + "a message type can have one schema.", position.file, position.line))
+    return LoadedSchemas(
+        schemas=Schemas(schemas=tuple(known[key][0] for key in sorted(known))), problems=tuple(dict.fromkeys(problems))
+    )
+
+
+def _list_files(paths: Iterable[Path], problems: list[Problem]) -> Iterator[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        # BizTalk projects have both .xsd and .XSD.
+        found = sorted(each for each in path.iterdir() if each.suffix.lower() == ".xsd")
+        if not found:
+            problems.append(Problem("there are no files *.xsd in this folder.", str(path)))
+        yield from found

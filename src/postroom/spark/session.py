@@ -28,6 +28,7 @@ import psutil
 
 from postroom.errors import StateError, Unavailable
 from postroom.files.private_folder import private_folder, remove_private_folder
+from postroom.spark.error_reasons import format_reason
 from postroom.spark.java import find_java
 from postroom.spark.settings import (
     DRIVER_LOG4J,
@@ -55,6 +56,10 @@ _REASON = re.compile(
 )
 _THROWN = re.compile(r"^Exception in thread \"main\" [\w.]+: ")
 _STOP_SECONDS = 20.0
+_HINT = (
+    "Start the pipeline with the jar: --conf spark.jars=FILE, or --conf spark.jars.packages=GROUP:NAME:VERSION. "
+    "Nothing is lost: what waits is processed then."
+)
 
 
 @contextmanager
@@ -361,3 +366,38 @@ def _remove(folder: Path) -> None:
         else:
             entry.unlink(missing_ok=True)
     remove_private_folder(folder)
+
+
+def check_format(session: SparkSession, format: str) -> None:
+    """Raise StateError if the session has no data source for a format.
+
+    Without its jar, every batch would fail and suspend its messages. This is checked before a message is taken, so that
+    the messages wait."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    jvm: Any = session._jvm
+    state: Any = session._jsparkSession.sessionState()
+    if state.dataSourceManager().dataSourceExists(format):
+        return  # it is written in Python
+    try:
+        jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(format, state.conf())
+    except (PySparkException, Py4JJavaError) as error:
+        raise StateError(
+            f"This Spark session cannot read or write the format {format!r}.", why=format_reason(error), hint=_HINT
+        ) from None
+
+
+def check_driver(session: SparkSession, driver: str) -> None:
+    """Raise StateError if the session does not have the class of a JDBC driver."""
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = session._jvm
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(driver)
+    except Py4JJavaError:
+        raise StateError(
+            f"This Spark session does not have the JDBC driver {driver}.",
+            why="The class is in none of its jars.",
+            hint=_HINT,
+        ) from None

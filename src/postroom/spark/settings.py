@@ -1,4 +1,13 @@
-"""The settings of Spark for each kind of master: one JVM, processes on this machine, or a cluster."""
+"""The settings of Spark for each kind of master: one JVM, processes on this machine, or a cluster.
+
+Without authentication every user of the machine, and of the network of a cluster, can run code in the driver. Who
+creates the shared secret depends on the master:
+
+- ``local``, YARN and Kubernetes: Spark creates one for each session and distributes it.
+- ``local-cluster``: Postroom creates one. It is set when the JVM runs, because arguments are visible to all users. Its
+  master and workers also have web pages, which Spark cannot turn off. Nobody gets a token for them.
+- Standalone: the cluster has a secret, which its administrator writes to spark-defaults.conf on each machine.
+"""
 
 from __future__ import annotations
 

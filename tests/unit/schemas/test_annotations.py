@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import Problem
 from postroom.properties import Property
 from postroom.schemas import Schema
-from postroom.schemas.load import LoadedSchemas, load_schemas
+from postroom.schemas.annotations import LoadedSchemas, load_schemas
 
 ORDERS, PROPERTIES = "urn:orders", "urn:order-properties"
 

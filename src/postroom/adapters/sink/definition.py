@@ -23,7 +23,6 @@ from postroom.adapters.sink.columns import (
     parse_column_names,
     to_columns,
 )
-from postroom.adapters.sink.jdbc_drivers import add_driver, find_driver
 from postroom.adapters.url_logins import has_password, remove_login
 from postroom.clock import Clock, system_clock
 from postroom.errors import BadValue, StateError
@@ -48,6 +47,18 @@ _MERGING = ("db2", "derby", "h2", "mysql", "oracle", "postgresql", "sqlserver")
 #: The columns of Postroom's staging tables in addition to those of the rows.
 _STAGED = ("postroom_task", "postroom_seq")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_DRIVERS = {
+    "db2": "com.ibm.db2.jcc.DB2Driver",
+    "derby": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
+    "h2": "org.h2.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "oracle": "oracle.jdbc.OracleDriver",
+    "postgresql": "org.postgresql.Driver",
+    "snowflake": "net.snowflake.client.jdbc.SnowflakeDriver",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+    "teradata": "com.teradata.jdbc.TeraDriver",
+}
 
 
 class SinkDefinition(AdapterDefinition):
@@ -264,3 +275,23 @@ class SparkTable(SinkDefinition):
         shown = remove_login(self.url)
         shown = re.sub(r"^(jdbc:\w+:\w+:)[^@]*@", r"\1@", shown)
         return f"{re.split('[?;]', shown)[0]}#{self.table}"
+
+
+def find_driver(url: str, options: Mapping[str, str | Secret]) -> str | None:
+    """Return the class of the driver: the option ``driver``, or the class of the database in the URL. Return None if
+    the database is not known."""
+    given = next(
+        (value for name, value in options.items() if name.lower() == "driver" and isinstance(value, str)), None
+    )
+    scheme, _, rest = url.partition(":")
+    return given or (_DRIVERS.get(rest.partition(":")[0].lower()) if scheme.lower() == "jdbc" else None)
+
+
+def add_driver(url: str, options: Mapping[str, str | Secret]) -> dict[str, str | Secret]:
+    """Return the options of Spark's JDBC writer with the class of the driver, if it is known.
+
+    ``java.sql.DriverManager`` finds a driver only if its jar was there when the JVM started. With the name of its
+    class, Spark loads it from the jars of the session, in the driver and in the tasks."""
+    driver = find_driver(url, options)
+    named = {name.lower() for name in options}
+    return {**options, **({"driver": driver} if driver is not None and "driver" not in named else {})}

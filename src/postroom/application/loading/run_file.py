@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from postroom.application.source_position import get_caller_position, is_postroom_module
 from postroom.errors import BadFilter, NotFound, PostroomError, Problem
-from postroom.filters.bad_filters import collect_bad_filters
+from postroom.filters.expression import collect_bad_filters
 from postroom.stored_definitions import to_reason
 
 

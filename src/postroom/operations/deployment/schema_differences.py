@@ -9,7 +9,7 @@ from postroom.adapters.spark_schema import parse_columns
 from postroom.operations.deployment.plan import Difference
 from postroom.operations.describe import format_type
 from postroom.properties import dotted_name, split_key
-from postroom.schemas.path import parse_path
+from postroom.schemas.xsd import parse_path
 
 NONE = "none"
 

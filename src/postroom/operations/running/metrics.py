@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import InstanceCount, count_instances_of_host
-from postroom.monitoring.instances import InstanceMetrics
+from postroom.monitoring.load import InstanceMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.server import Target
 from postroom.operations.hosts import list_hosts

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from postroom.errors import PipelineFailure, format_count
 from postroom.message import FRAGMENT_SIZE, Body
 from postroom.pipelines.documents.disassembled_batch import BatchSize, DisassembledBatch, WrittenDocuments
-from postroom.pipelines.flat.batches import ReadDocument, build_batches
 from postroom.pipelines.flat.csv_format import CsvFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.flat.definition import Csv
+from postroom.pipelines.flat.record import ReadDocument, build_batches
 from postroom.pipelines.promotions import promote_text
 from postroom.values import Value
 

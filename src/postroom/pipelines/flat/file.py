@@ -16,13 +16,20 @@ from postroom.pipelines.documents.disassembled_batch import (
     oversize_failure,
 )
 from postroom.pipelines.documents.node_limit import MAX_NODES
-from postroom.pipelines.flat.batches import ReadDocument, build_batches
 from postroom.pipelines.flat.csv_format import FlatRowFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.flat.definition import FlatFile
 from postroom.pipelines.flat.document import make_json_writer, make_xml_writer
 from postroom.pipelines.flat.layout import HEADER, Delimited, Positional
-from postroom.pipelines.flat.record import FlatPromotion, RecordReader, Text, add_line_number, row_format
+from postroom.pipelines.flat.record import (
+    FlatPromotion,
+    ReadDocument,
+    RecordReader,
+    Text,
+    add_line_number,
+    build_batches,
+    row_format,
+)
 
 #: The memory that a line takes in addition to its fields, as a number of fields.
 _LINE_NODES = 4

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationInfo
 
+from postroom.pipelines.components.assemblers import XmlAssembler
 from postroom.pipelines.components.contract import Assembler, Component, Encoder, PreAssembler, Validator
 from postroom.pipelines.components.staged_pipeline import (
     MAX_COMPONENTS,
@@ -24,7 +25,6 @@ from postroom.pipelines.components.staged_pipeline import (
     read_stage,
     store_stage,
 )
-from postroom.pipelines.components.xml_assembler import XmlAssembler
 from postroom.properties import Property
 from postroom.stored_definitions import read_stored
 

@@ -1,4 +1,8 @@
-"""Loads the modules of users from shipped files, and finds the files that a module imports."""
+"""Imports Python modules from shipped files, and finds the files that a module imports.
+
+Each set of files has a package of its own, named by its content, so that two versions of an application do not mix in
+one process.
+"""
 
 from __future__ import annotations
 

@@ -230,7 +230,9 @@ def _add_message(
 
 
 class SelfClosed:
-    """The self-closed elements of a document. It is parsed for them on the first call of ``has``."""
+    """The self-closed elements of a document. It is parsed for them on the first call of ``has``.
+
+    A tree does not distinguish ``<f/>`` from ``<f></f>``, but only the first form means its default value (CTX-14)."""
 
     def __init__(self, content: bytes, root: etree._Element) -> None:
         self._content = content

@@ -259,7 +259,8 @@ def _has_planned_size(claim: FileClaim) -> bool:
 
 
 class RowCounts:
-    """Counts each row of the files once."""
+    """Counts each row of the files once: from the tallies of jobs, and from receipts after a job has failed. Such a job
+    returns no tallies, but some of its tasks have published rows, and the next job finds them published."""
 
     def __init__(self) -> None:
         #: The counts since the start, by the names in COUNTED.

@@ -26,7 +26,7 @@ from postroom.spark.bulk.row_stream_task import RowStreamTask
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.stream import TRIGGER, start_tallied
 from postroom.spark.receive.task import TALLY_SPARK_SCHEMA
-from postroom.spark.required_classes import check_format
+from postroom.spark.session import check_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +113,10 @@ class RunningRowStream(RunningLocation):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamCheckpoint:
-    """The checkpoint of the stream of one location. ``folder`` contains it and the read plan."""
+    """The checkpoint of the stream of one location. ``folder`` contains it and the read plan.
+
+    A stream without its checkpoint would start where its options say, and lose rows or publish them again. So a missing
+    or old checkpoint is detected before anything is read."""
 
     login: Login
     location: ReceiveLocation

@@ -27,9 +27,8 @@ from postroom.pipelines.rows.batch import RowOrigin
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import Property
 from postroom.receiving.task import make_pace
-from postroom.spark.bulk.decoding_errors import mark_undecoded
 from postroom.spark.bulk.read_plan import FILE, LENGTH, START, rows_pipeline, rows_reader
-from postroom.spark.bulk.row_lines import RowLines, TextEncoding
+from postroom.spark.bulk.row_lines import RowLines, TextEncoding, mark_undecoded
 from postroom.spark.worker import close_worker, get_worker
 from postroom.system_properties import BTS
 from postroom.system_properties import FILE as FILE_PROPERTIES

@@ -10,11 +10,16 @@ import pyarrow as pa
 from postroom.adapters import AnySink, SparkSink, SparkTable
 from postroom.errors import DefinitionError
 from postroom.messagebox.streams.sink_batches import SinkBatch
-from postroom.spark.required_classes import check_driver, check_format
-from postroom.spark.session import has_died, without_pandas_warning
-from postroom.spark.sinks.file_sink import FileSinkTarget, HadoopTarget, LocalTarget
+from postroom.spark.session import check_driver, check_format, has_died, without_pandas_warning
+from postroom.spark.sinks.file_sink import (
+    NAMES_SCHEMA,
+    FileSinkTarget,
+    HadoopTarget,
+    LocalTarget,
+    ParquetTask,
+    find_codec,
+)
 from postroom.spark.sinks.jdbc import StagedMerge, StagingTask
-from postroom.spark.sinks.parquet_files import NAMES_SCHEMA, ParquetTask, find_codec
 from postroom.spark.sinks.postgres_table import WRITTEN_SCHEMA, Table, TableTask
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import SinkTask, split_into_ranges

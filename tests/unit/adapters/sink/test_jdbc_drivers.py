@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.adapters import SparkSink, SparkTable
-from postroom.adapters.sink.jdbc_drivers import find_driver
+from postroom.adapters.sink.definition import find_driver
 from tests.support.jdbc_jars import find_jar, read_drivers
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from postroom import Property, pipelines
 from postroom.pipelines.rows.batch import RowMessages, read_rows
-from postroom.spark.bulk.decoding_errors import mark_undecoded
-from postroom.spark.bulk.row_lines import RowLines, TextEncoding, count_line_ends, read_split_lines
+from postroom.spark.bulk.row_lines import RowLines, TextEncoding, count_line_ends, mark_undecoded, read_split_lines
 
 Note = Property("Orders.Note", str)
 ROWS = pipelines.Rows(promote={Note: "note"}, body="csv").with_columns(("note",), None)

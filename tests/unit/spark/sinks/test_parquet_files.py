@@ -13,9 +13,8 @@ import pytest
 
 from postroom.adapters import SparkSink
 from postroom.messagebox.streams.sink_batches import SinkBatch
-from postroom.spark.sinks import parquet_files
-from postroom.spark.sinks.file_sink import LocalTarget
-from postroom.spark.sinks.parquet_files import ParquetTask, find_codec
+from postroom.spark.sinks import file_sink
+from postroom.spark.sinks.file_sink import LocalTarget, ParquetTask, find_codec
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import RowChunk, SinkTask
 
@@ -83,7 +82,7 @@ def test_a_task_with_a_range_writes_a_file_even_if_every_message_was_removed(tmp
 
 
 def test_many_rows_are_written_in_several_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_files, "_ROW_GROUP_BYTES", 1_000)
+    monkeypatch.setattr(file_sink, "_ROW_GROUP_BYTES", 1_000)
     [name] = write(tmp_path, ["a" * 600], ["b" * 600], ["c"])
     file = pq.ParquetFile(tmp_path / name)
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [2, 1]
