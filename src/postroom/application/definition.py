@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.kinds import StoredAdapter, get_watched_folder
 from postroom.application.backup_transport import BackupTransport, TransportSettings
@@ -38,6 +39,9 @@ from postroom.values import Value, ValueType, value_from_json, value_to_json
 
 #: The host of locations and ports that have no other host.
 DEFAULT_HOST = "Main"
+
+#: What an operator can do so that a failed message of an ordered port is not overtaken.
+HOLD_BACK_HINT = "To hold back the messages after a failure, set stop_on_failure=True."
 
 #: What a receive port does with messages without an authenticated originator: accept, discard or suspend them.
 Authentication = Literal["none", "drop", "keep"]
@@ -149,6 +153,23 @@ class SendPortSettings(TransportSettings):
     """True if messages are delivered in the order in which they are published."""
     stop_on_failure: bool = False
     """Of an ordered port: True if a failed message holds back the others until an operator resumes it."""
+
+    def list_notes(self) -> Iterator[str]:
+        """Yield what a plan says about a new port with these settings."""
+        if self.route_failures:
+            yield "routes failures"
+        if self.ordered:
+            yield "delivers in order, and stops at a failure" if self.stop_on_failure else "delivers in order"
+
+    @staticmethod
+    def order_problems(declared: Any) -> Iterator[str]:
+        """Yield the problems of the order of delivery that a user has declared. The values can be any objects."""
+        if declared.stop_on_failure is True and declared.ordered is not True:
+            yield "stop_on_failure=True needs ordered=True. Without an order no message waits for a failed one."
+        if declared.ordered is True and isinstance(declared.adapter, AdapterDefinition) and declared.adapter.is_sink:
+            yield "a sink has no ordered delivery: Spark writes the messages of a batch in parallel."
+        if declared.ordered is True and isinstance(declared.backup, BackupTransport):
+            yield "an ordered send port has no backup transport: messages of two transports would not be in order."
 
 
 class SendPortDefinition(SendPortSettings, _Positioned):

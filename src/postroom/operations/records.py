@@ -1,6 +1,7 @@
 """Convert the records that operations return to JSON, in the same way for every caller: command line, API or console.
 
-A record is a frozen dataclass without secrets. Its fields are the keys of the JSON object.
+A record is a frozen dataclass without secrets. Its fields are the keys of the JSON object. The keys of a field
+``field(metadata=FLAT)``, which is a mapping, are among them.
 
     to_json(list_ports(connection))
 """
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+FLAT = {"flat": True}
+
 Extended = TypeVar("Extended", bound="DataclassInstance")
 
 
@@ -25,7 +28,11 @@ def to_row(record: object) -> dict[str, Any]:
     if isinstance(record, Mapping):
         return dict(record)
     assert is_dataclass(record), f"{record!r} is not a record"
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+    row: dict[str, Any] = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        row |= value if field.metadata == FLAT else {field.name: value}
+    return row
 
 
 def extend(record: DataclassInstance, into: type[Extended], **more: object) -> Extended:

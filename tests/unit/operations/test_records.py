@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +17,7 @@ from postroom.filters.explain import Reason
 from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.instances import InstanceState
 from postroom.messagebox.storage.copy_rows import Cause
-from postroom.operations.records import extend, to_json, to_row
+from postroom.operations.records import FLAT, extend, to_json, to_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +84,12 @@ def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
 
 def test_no_duration_is_an_empty_text() -> None:
     assert format_duration(None) == ""
+
+
+def test_the_keys_of_a_flat_field_are_keys_of_the_record() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Port:
+        name: str
+        settings: dict[str, int] = field(metadata=FLAT)
+
+    assert to_row(Port(name="Europe", settings={"priority": 5})) == {"name": "Europe", "priority": 5}

@@ -89,7 +89,9 @@ def test_the_adapter_type_needs_no_settings() -> None:
     assert not lake.adapter_type.is_dynamic
 
 
-def test_the_storage_does_not_name_the_settings_of_a_send_port() -> None:
-    files = find_setting_files("stop_on_failure")
-    assert Path("application/definition.py") in files
-    assert [file for file in files if file.parts[0] == "messagebox"] == []
+def test_only_the_signature_the_definition_and_the_use_name_a_setting() -> None:
+    assert [str(file) for file in find_setting_files("stop_on_failure")] == [
+        "application/application.py",
+        "application/definition.py",
+        "hosts/messaging/failures.py",
+    ]

@@ -11,6 +11,7 @@ from postroom.application.backup_transport import BackupTransport
 from postroom.application.checks.fields import adapter_problems
 from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.declarations import Declared
+from postroom.application.definition import SendPortSettings
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 
@@ -28,10 +29,7 @@ def transport_problems(port: Declared) -> Iterator[str]:
     if is_sink and port.expire_after is not None:
         yield "a sink has no expire_after: Spark writes every message."
     yield from _circuit_breaker_problems(port)
-    if is_sink and port.ordered is True:
-        yield "a sink has no ordered delivery: Spark writes the messages of a batch in parallel."
-    if port.stop_on_failure is True and port.ordered is not True:
-        yield "stop_on_failure=True needs ordered=True. Without an order no message waits for a failed one."
+    yield from SendPortSettings.order_problems(port)
     if port.backup is None:
         return
     if not isinstance(port.backup, BackupTransport):
@@ -39,8 +37,6 @@ def transport_problems(port: Declared) -> Iterator[str]:
         return
     if is_sink:
         yield "a sink has no backup transport: Spark repeats a batch until it is written."
-    if port.ordered is True:
-        yield "an ordered send port has no backup transport: messages of two transports would not be in order."
     yield from (f"backup: {text}" for text in _backup_problems(port.backup))
 
 

@@ -288,11 +288,9 @@ def _plan_send_ports(
         if known is None:
             filter_text = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
             dynamic = "dynamic, " if port.adapter.is_dynamic else ""
-            failures = "routes failures" if port.route_failures else ""
-            ordered = _describe_order(port)
             restored = _describe_restored(ChangeKind.SEND_PORT, port.name, deployed)
-            new = (f"{port.state}, {dynamic}{filter_text}", failures, ordered, restored, loop, port.adapter.guarantee)
-            note = "; ".join(filter(None, new))
+            state = f"{port.state}, {dynamic}{filter_text}"
+            note = "; ".join(filter(None, (state, *port.list_notes(), restored, loop, port.adapter.guarantee)))
             yield PlanStep(kind=ChangeKind.SEND_PORT, name=port.name, action=Action.CREATE, note=note)
             continue
         built = build_send_port(port, port_id=known.port_id, host_id=known.host_id, home=home)
@@ -314,12 +312,6 @@ def _plan_send_ports(
             differences=differences,
             note="; ".join([*notes, *filter(None, (loop, port.adapter.guarantee))]),
         )
-
-
-def _describe_order(port: SendPortDefinition) -> str:
-    if not port.ordered:
-        return ""
-    return "delivers in order, and stops at a failure" if port.stop_on_failure else "delivers in order"
 
 
 def _describe_restored(kind: ChangeKind, name: str, deployed: Deployed) -> str:

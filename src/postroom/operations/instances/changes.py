@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
+from postroom.application.definition import HOLD_BACK_HINT
 from postroom.errors import PostroomError, StateError
 from postroom.message import Body, Bytes, Part
 from postroom.messagebox.audit import record_action
@@ -282,7 +283,7 @@ def _build_state_error(instance: Instance, done: str) -> StateError:
                 what,
                 why=OUT_OF_ORDER,
                 hint=f"If it may arrive late, save it (postroom message save {instance.instance_id}) and publish it "
-                "again. Then terminate it. To hold back the messages after a failure, set stop_on_failure=True.",
+                f"again. Then terminate it. {HOLD_BACK_HINT}",
             )
         case InstanceState.SUSPENDED_NOT_RESUMABLE:
             return StateError(

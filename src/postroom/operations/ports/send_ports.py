@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, get_args
 
+from postroom.application import Retry
+from postroom.application.backup_transport import TransportSettings
 from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
 from postroom.messagebox.circuits import read_open_circuits
 from postroom.messagebox.configuration.endpoints import PortState
@@ -23,21 +25,10 @@ from postroom.messagebox.service_states import retry_now
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.enlistment import enlist_port, unenlist_port
 from postroom.operations.ports.states import StateOperations
-from postroom.operations.records import extend
+from postroom.operations.records import FLAT, extend
 from postroom.operations.redaction import redact_adapter
 from postroom.pipelines import Send
 from postroom.ports.send_ports import SendPort, Transport, read_send_ports
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackupListing:
-    """The backup transport of a send port. Secrets of the adapter are hidden."""
-
-    adapter: Mapping[str, Any]
-    uri: str
-    retry_count: int
-    retry_interval_seconds: float
-    service_window: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,30 +40,23 @@ class PortListing:
     application: str
     host: str
     filter: str | None
-    priority: int
     adapter: Mapping[str, Any]
     uri: str
     maps: Sequence[str]
     """Source type, target type and mapper of each map."""
     pipeline: Sequence[str]
     """Each stage that has components."""
-    two_way: bool
     receive_pipeline: str | None
     """The pipeline of the responses."""
-    retry_count: int
-    retry_interval_seconds: float
-    service_window: str | None
-    expire_after_seconds: float | None
-    circuit_breaker: str | None
+    settings: Mapping[str, Any] = field(metadata=FLAT)
+    """The plain settings of its definition."""
     paused_since: datetime | None
     """When the circuit breaker opened, if it is open."""
     paused_by: str | None
     paused_because: str | None
     next_probe_at: datetime | None
-    backup: BackupListing | None
-    route_failures: bool
-    ordered: bool
-    stop_on_failure: bool
+    backup: Mapping[str, Any] | None
+    """The backup transport."""
     waiting: int
     retrying: int
     """Instances that wait for their next attempt."""
@@ -86,7 +70,6 @@ class PortListing:
     subscription_id: int | None
     groups: Sequence[str]
     """The send port groups that the port is a member of."""
-    description: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,28 +98,17 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
                 application=queues.application,
                 host=queues.host,
                 filter=port.filter,
-                priority=port.settings.priority,
                 adapter=redact_adapter(port.adapter_json),
                 uri=port.uri,
                 maps=[describe_value(map_definition) for map_definition in port.definition["maps"].get("maps", ())],
                 pipeline=_describe_pipeline(port.definition["pipeline"]),
-                two_way=port.is_two_way,
                 receive_pipeline=describe_value(port.definition["receive_pipeline"]) if port.is_two_way else None,
-                retry_count=port.settings.retry.count,
-                retry_interval_seconds=port.settings.retry.interval,
-                service_window=None if port.settings.service_window is None else str(port.settings.service_window),
-                expire_after_seconds=None
-                if port.settings.expire_after is None
-                else port.settings.expire_after.total_seconds(),
-                circuit_breaker=None if port.settings.circuit_breaker is None else str(port.settings.circuit_breaker),
+                settings=_describe_settings(port.settings),
                 paused_since=None if circuit is None else circuit.opened_at,
                 paused_by=None if circuit is None else circuit.opened_by,
                 paused_because=None if circuit is None else circuit.reason,
                 next_probe_at=None if circuit is None else circuit.next_probe_at,
                 backup=None if port.backup is None else _describe_backup(port.backup),
-                route_failures=port.settings.route_failures,
-                ordered=port.settings.ordered,
-                stop_on_failure=port.settings.stop_on_failure,
                 waiting=queues.waiting,
                 retrying=queues.retrying,
                 scheduled=queues.scheduled,
@@ -146,7 +118,6 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
                 transport_id=port.transport_id,
                 subscription_id=port.subscription_id,
                 groups=[group.name for group in groups if port_id in {member.port_id for member in group.members}],
-                description=port.settings.description,
             )
         )
     return listed
@@ -177,14 +148,23 @@ def _describe_pipeline(stored: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _describe_backup(backup: Transport) -> BackupListing:
-    return BackupListing(
-        adapter=redact_adapter(backup.adapter_json),
-        uri=backup.uri,
-        retry_count=backup.settings.retry.count,
-        retry_interval_seconds=backup.settings.retry.interval,
-        service_window=None if backup.settings.service_window is None else str(backup.settings.service_window),
-    )
+def _describe_backup(backup: Transport) -> dict[str, Any]:
+    adapter = redact_adapter(backup.adapter_json)
+    return {"adapter": adapter, "uri": backup.uri, **_describe_settings(backup.settings)}
+
+
+def _describe_settings(settings: TransportSettings) -> dict[str, Any]:
+    """Return the plain settings of a port or of its backup transport. Times are numbers of seconds."""
+    described: dict[str, Any] = {}
+    for name, field_info in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if isinstance(value, Retry):
+            described |= {"retry_count": value.count, "retry_interval_seconds": value.interval}
+        elif timedelta in get_args(field_info.annotation):
+            described[f"{name}_seconds"] = None if value is None else value.total_seconds()
+        else:
+            described[name] = value if value is None or isinstance(value, bool | int | str) else str(value)
+    return described
 
 
 @dataclass(frozen=True, kw_only=True)
