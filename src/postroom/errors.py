@@ -83,6 +83,9 @@ class PostroomError(Exception):
     def __str__(self) -> str:
         return "\n".join(line for line in (self.what, self.why, self.hint) if line)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.join_sentences(with_hint=False)!r})"
+
     def join_sentences(self, *, with_hint: bool = True) -> str:
         """Return the texts of the error one after the other, for a listing with one line per problem."""
         return " ".join(text for text in (self.what, self.why, self.hint if with_hint else "") if text)

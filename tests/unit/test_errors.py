@@ -18,6 +18,7 @@ from postroom.errors import (
     PipelineFailure,
     PostroomError,
     Problem,
+    StateError,
     StorageFailure,
     Unavailable,
     format_count,
@@ -82,3 +83,8 @@ def test_a_count_agrees_with_its_noun(number: int, text: str) -> None:
 def test_problems_are_in_the_order_of_files_and_lines() -> None:
     problems = [Problem("d"), Problem("c", "b.py", 2), Problem("b", "a.py", 10), Problem("a", "a.py", 9)]
     assert [problem.text for problem in DefinitionRefused("x", problems).problems] == ["a", "b", "c", "d"]
+
+
+def test_the_representation_of_an_error_has_its_reason() -> None:
+    error = StateError("The step pay has failed.", why="ValueError: no route", hint="Resume it.")
+    assert repr(error) == "StateError('The step pay has failed. ValueError: no route')"

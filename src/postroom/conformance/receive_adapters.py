@@ -363,7 +363,7 @@ class Published:
     def count_suspended(self) -> int:
         """Return the number of suspended interchanges."""
         with connect_messagebox(self._url) as connection:
-            return sum(count_suspended(connection).values())
+            return sum(one.count for one in count_suspended(connection).values())
 
     def close(self) -> None:
         self._subscription.close()

@@ -100,7 +100,8 @@ class Instance:
     version: int | None = None
     """The version of an orchestration."""
     reason: str = field(init=False)
-    """The first line of the error description. If that is a traceback: the error, which follows the calls."""
+    """The first line of the error description. If that is a traceback: the error, which follows the calls, not
+    its causes."""
     since: datetime = field(init=False)
     """When it was suspended or enqueued."""
 
@@ -129,7 +130,8 @@ def _find_reason(description: str) -> str:
     lines = description.splitlines() or [""]
     if not lines[0].startswith("Traceback "):
         return lines[0]
-    return next((line for line in lines[1:] if not line.startswith(" ")), lines[0])
+    start = max(number for number, line in enumerate(lines) if line.startswith("Traceback "))
+    return next((line for line in lines[start + 1 :] if not line.startswith(" ")), lines[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +192,15 @@ class QueueCount:
     oldest: datetime | None
     age: str
     age_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuspendedCount:
+    """The number of suspended messages or instances, and when the last of them was suspended. An ordered send port
+    counts as one, however often its first message fails."""
+
+    count: int
+    last_at: datetime
 
 
 class Suspended(NamedTuple):
@@ -270,10 +281,13 @@ def count_queues(connection: Connection, *, everything: bool = True) -> list[Que
     ]
 
 
-def count_suspended(connection: Connection) -> dict[Suspended, int]:
+def count_suspended(connection: Connection) -> dict[Suspended, SuspendedCount]:
     """Count the suspended messages and orchestration instances by service and error code."""
     rows = connection.execute(statement("queries/count_suspended"))
-    return {Suspended(service, what, code): count for service, what, code, count in rows}
+    return {
+        Suspended(service, what, code): SuspendedCount(count=count, last_at=last_at)
+        for service, what, code, count, last_at in rows
+    }
 
 
 def select_instances(direction: Direction) -> str:

@@ -301,11 +301,21 @@ def test_a_messaging_instance_has_no_story(shop: Run, tmp_path: Path) -> None:
     assert "has no story" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('    {}["amount"]\n', "KeyError: 'amount'"),
+        (
+            '    try:\n        {}["amount"]\n    except KeyError as error:\n        raise TypeError("no") from error\n',
+            "TypeError: no",
+        ),
+    ],
+)
 def test_instances_with_exceptions_are_listed_and_grouped_by_the_error(
-    shop: Run, database: str, tmp_path: Path
+    shop: Run, database: str, tmp_path: Path, line: str, reason: str
 ) -> None:
     app = tmp_path / "shop.py"
-    app.write_text(APP.replace("    payments = Payments.of(order)\n", '    {}["amount"]\n', 1))
+    app.write_text(APP.replace("    payments = Payments.of(order)\n", line, 1))
     assert shop("apply", app).code == ExitCode.OK
     suspended = InstanceQuery(states=[InstanceState.SUSPENDED])
     with HostInstance(database, "Main", tmp_path, settings=SETTINGS, as_role=True), connect(database) as connection:
@@ -313,6 +323,6 @@ def test_instances_with_exceptions_are_listed_and_grouped_by_the_error(
         wait_until(lambda: list_instances(connection, suspended), what="the suspended instance")
     [listed] = shop("instance", "list", "-o", "json").json
     assert listed["error_description"].startswith("Traceback (most recent call last):\n")
-    assert listed["reason"] == "KeyError: 'amount'"
+    assert listed["reason"] == reason
     [group] = shop("instance", "list", "--group-by", "reason", "-o", "json").json
-    assert (group["reason"], group["count"]) == ("KeyError: 'amount'", 1)
+    assert (group["reason"], group["count"]) == (reason, 1)

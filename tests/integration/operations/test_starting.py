@@ -94,7 +94,8 @@ def test_a_pipeline_starts_before_the_deployment_and_continues_after_it(
         wait_until(lambda: "released" in read_log(tmp_path), what="the pipeline to continue")
         stop.set()
         running.join()
-    assert [line for line in lines if line.startswith("pipeline Main")] == [lines[0]]
+    assert lines[0] == "Starting Spark, which takes some seconds"
+    assert [line for line in lines if line.startswith("pipeline Main")] == [lines[1]]
     assert supervisor.pids() == {}
 
 

@@ -8,10 +8,12 @@ SELECT i.state,
   FROM (SELECT i.state, i.host_id, i.service_id, i.subscription_id,
                CASE %(by)s WHEN 'error' THEN i.error_code
                            -- One group for all rows with the same error, at any position.
-                           -- The second line of a bad row names the column. The calls of a traceback are left out.
+                           -- The second line of a bad row names the column. Of a traceback, the calls and the
+                           -- causes of the error are left out.
                            WHEN 'reason' THEN nullif(concat_ws(' ',
                                 regexp_replace(split_part(
-                                    regexp_replace(i.error_description, '^Traceback [^\n]*\n( [^\n]*\n)*', ''),
+                                    regexp_replace(i.error_description,
+                                                   '^Traceback (.*\nTraceback )?[^\n]*\n( [^\n]*\n)*', ''),
                                     E'\n', 1),
                                                '\m(row|line|column|record|document|byte) [0-9][0-9,]*', '\1 n', 'gi'),
                                 substring(split_part(i.error_description, E'\n', 2)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import read_code_problems
-from postroom.messagebox.instances import Suspended, count_suspended
+from postroom.messagebox.instances import Suspended, SuspendedCount, count_suspended
 from postroom.messagebox.streams.location_progress import LocationState
 from postroom.operations.ports.receive_locations import describe_running_locations
 
@@ -29,7 +29,7 @@ class ChangeReport:
         self._locations: dict[str, LocationState] = {}
         self._code_problems: set[str] = set()
         self._next_suspended_count = 0.0
-        self._suspended: dict[Suspended, int] | None = None
+        self._suspended: dict[Suspended, SuspendedCount] | None = None
 
     def report_if_due(self, url: str) -> None:
         """Report what has changed since the last call, at most once a second. Do nothing if the MessageBox does not
@@ -66,13 +66,16 @@ class ChangeReport:
             self._report_problem(problem)
         self._code_problems = problems
 
-    def report_suspended(self, counts: dict[Suspended, int]) -> None:
+    def report_suspended(self, counts: dict[Suspended, SuspendedCount]) -> None:
         """Report how many messages and instances were suspended since the last call."""
         before, self._suspended = self._suspended, counts
         if before is None:
             return  # suspended before this process has started
-        for suspended, count in sorted(counts.items()):
-            new = count - before.get(suspended, 0)
+        for suspended, now in sorted(counts.items()):
+            earlier = before.get(suspended)
+            new = now.count - (earlier.count if earlier else 0)
+            if new <= 0 and earlier and now.last_at > earlier.last_at:
+                new = 1  # an ordered port was resumed and suspended again
             if new > 0:
                 what = f"{suspended.what} was" if new == 1 else f"{suspended.what}s were"
                 service = suspended.service or "Without a port"

@@ -47,7 +47,9 @@ def deploy_and_supervise(
             report_problem=report_problem,
         )
         try:
-            supervisor.start_pipelines(_find_pipelines(definition))
+            if pipelines := _find_pipelines(definition):
+                report("Starting Spark, which takes some seconds")
+            supervisor.start_pipelines(pipelines)
             if server is not None:
                 report("Starting PostgreSQL")
             with server or nullcontext():

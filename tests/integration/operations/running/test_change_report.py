@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from postroom.message import Message
@@ -13,7 +14,7 @@ from postroom.messagebox.coordination.running_processes import (
     register_process,
     report_code_problems,
 )
-from postroom.messagebox.instances import Suspended, count_suspended
+from postroom.messagebox.instances import Suspended, SuspendedCount, count_suspended
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.operations.ports.receive_locations import describe_running_locations
 from postroom.operations.running.change_report import ChangeReport
@@ -67,7 +68,7 @@ def test_the_supervisor_reports_new_suspended_messages(box: Box, tmp_path: Path)
         box.agent().publish([Message.of(b"x", promoted={Region: "EU"}) for _ in range(count)])
 
     class PublishingReport(ChangeReport):
-        def report_suspended(self, counts: dict[Suspended, int]) -> None:
+        def report_suspended(self, counts: dict[Suspended, SuspendedCount]) -> None:
             super().report_suspended(counts)
             if not lines:
                 publish(2)
@@ -91,6 +92,15 @@ def test_the_supervisor_reports_suspended_instances_of_orchestrations(box: Box, 
     box.add_suspended_orchestration("JOURNAL")
     changes.report_suspended(count_suspended(box.connection))
     assert lines == ["echo: 1 instance was suspended (JOURNAL)"]
+
+
+def test_the_supervisor_reports_each_stop_of_an_ordered_port() -> None:
+    lines = list[str]()
+    changes = ChangeReport(lines.append, lines.append)
+    port, time = Suspended("Ordered", "message", "DELIVERY"), datetime(2026, 3, 5, tzinfo=UTC)
+    for seconds in (0, 1, 1, 2):
+        changes.report_suspended({port: SuspendedCount(count=1, last_at=time + timedelta(seconds=seconds))})
+    assert lines == ["Ordered: 1 message was suspended (DELIVERY)"] * 2
 
 
 def test_the_supervisor_reports_once_that_a_host_does_not_load_edited_code(box: Box) -> None:
