@@ -18,9 +18,8 @@ from postroom.adapters import File
 from postroom.adapters.contract import AdapterDefinition
 from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
 from postroom.filters.expression import Filter
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
-from postroom.messagebox.configuration.services import set_service_state
+from postroom.messagebox.configuration.services import ServiceState, store_state
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
@@ -108,8 +107,7 @@ class MeasuredBox:
             port_id = uuid.uuid4()
             port = build_send_port(definition, port_id=port_id, host_id=self.host.host_id, home=self.home)
             store_send_port(self.connection, port, application_id)
-            self.connection.execute("UPDATE send_ports SET state = 3 WHERE id = %s", (port_id,))
-            set_service_state(self.connection, port_id, PortState.STARTED)
+            store_state(self.connection, port_id, ServiceState.STARTED)
             if filter is not None:
                 self._subscribe(port_id, name, filter)
         return port_id

@@ -107,7 +107,8 @@ def deployed_box(code: str) -> Iterator[MeasuredBox]:
 
 def find_deployed(box: MeasuredBox) -> Deployed:
     row = box.connection.execute(
-        "SELECT o.id, o.subscription_id, p.host_id, p.id FROM orchestrations o, send_ports p"
+        "SELECT o.id, s.id, p.host_id, p.id FROM orchestrations o, subscriptions s, send_ports p"
+        " WHERE s.service_id = o.id AND s.instance_id IS NULL AND s.removed_at IS NULL"
     ).fetchone()
     assert row is not None
     return Deployed(box=box, service_id=row[0], subscription_id=row[1], sender_id=row[2], port=row[3])

@@ -29,8 +29,8 @@ from hypothesis.stateful import (
 
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.messagebox.instance_operations import list_operations
@@ -98,7 +98,7 @@ class Instances(RuleBasedStateMachine):
             self.box.add_port(name, PORTS[name], ordered=name == "Ordered", stop_on_failure=name == "Ordered")
         self.port_ids = {port.name: port.port_id for port in read_send_ports(self.box.connection)}
         self.agent = self.box.agent()
-        self.ports = dict.fromkeys(ports, PortState.STARTED)
+        self.ports = dict.fromkeys(ports, ServiceState.STARTED)
         self.messages: list[ModelMessage] = []
         #: The operations that wait for the end of the present attempt, by instance.
         self.pending: dict[uuid.UUID, str] = {}
@@ -124,7 +124,7 @@ class Instances(RuleBasedStateMachine):
             {
                 port
                 for port, state in self.ports.items()
-                if state is not PortState.BOUND and (port != "Europe" or region == "EU")
+                if state is not ServiceState.BOUND and (port != "Europe" or region == "EU")
             }
             for region in regions
         ]
@@ -137,7 +137,7 @@ class Instances(RuleBasedStateMachine):
         ids = [message.message_id for message in published]
         for one in [one for one in self.box.instances() if one.message_id in ids]:
             assert one.port is not None
-            started = self.ports[one.port] is PortState.STARTED
+            started = self.ports[one.port] is ServiceState.STARTED
             self.messages.append(
                 ModelMessage(
                     instance_id=one.instance_id,
@@ -247,12 +247,12 @@ class Instances(RuleBasedStateMachine):
             "unenlist": send_ports.unenlist,
         }
         after = {
-            ("enlist", PortState.BOUND): PortState.STOPPED,
-            ("start", PortState.BOUND): PortState.STARTED,
-            ("start", PortState.STOPPED): PortState.STARTED,
-            ("stop", PortState.STARTED): PortState.STOPPED,
-            ("unenlist", PortState.STOPPED): PortState.BOUND,
-            ("unenlist", PortState.STARTED): PortState.BOUND,
+            ("enlist", ServiceState.BOUND): ServiceState.STOPPED,
+            ("start", ServiceState.BOUND): ServiceState.STARTED,
+            ("start", ServiceState.STOPPED): ServiceState.STARTED,
+            ("stop", ServiceState.STARTED): ServiceState.STOPPED,
+            ("unenlist", ServiceState.STOPPED): ServiceState.BOUND,
+            ("unenlist", ServiceState.STARTED): ServiceState.BOUND,
         }.get((operation, self.ports[port]))
         if after is None:
             with pytest.raises(StateError):
@@ -260,7 +260,7 @@ class Instances(RuleBasedStateMachine):
             return
         assert functions[operation](self.box.connection, port).after is after
         self.ports[port] = after
-        if after is PortState.STARTED:
+        if after is ServiceState.STARTED:
             for message in self.messages:
                 if message.port == port and message.waits_for_start:
                     message.change(State.READY)

@@ -19,13 +19,12 @@ from postroom.system_properties import BTS
 
 
 class _Addressee(NamedTuple):
-    """A send port or a send port group that a message can be directed to."""
+    """A send port or a send port group that a message can be directed to. A dynamic port has no transport."""
 
     name: str
     is_group: bool
     id: uuid.UUID
     transport_id: uuid.UUID | None
-    is_dynamic: bool
     is_enlisted: bool
     members_enlisted: bool
     is_two_way: bool
@@ -89,7 +88,8 @@ def _build_address(addressee: _Addressee) -> Context:
     if addressee.is_group:
         return Context().promote(BTS.SPGroupID, str(addressee.id))
     context = Context().promote(BTS.SPID, str(addressee.id))
-    return context if addressee.is_dynamic else context.promote(BTS.SPTransportID, str(addressee.transport_id))
+    transport_id = addressee.transport_id
+    return context if transport_id is None else context.promote(BTS.SPTransportID, str(transport_id))
 
 
 def _find(known: Mapping[str, _Addressee], name: str) -> _Addressee:

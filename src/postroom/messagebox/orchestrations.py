@@ -8,13 +8,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from postroom.messagebox.configuration.services import Service, delete_service, store_service
+from postroom.messagebox.configuration.services import (
+    Service,
+    ServiceState,
+    StoredState,
+    delete_service,
+    read_states,
+    store_service,
+)
 from postroom.messagebox.connection import Connection, read_blocking, read_records, read_value
 from postroom.messagebox.queues import ClaimedMessage, format_array, to_storable_text
 from postroom.messagebox.statements import statement
@@ -22,15 +28,6 @@ from postroom.messagebox.storage.copy_rows import QueueTask
 
 #: The number of messages of one instance that are in memory at a time: its share of the queue in memory.
 MESSAGES_AT_A_TIME = 100
-
-
-class OrchestrationState(IntEnum):
-    """The states of an orchestration, with BizTalk's codes (ORS-01). A stopped one is enlisted."""
-
-    UNBOUND = 1
-    BOUND = 2
-    STOPPED = 3
-    STARTED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +47,7 @@ class DeployedOrchestration:
     correlations: Sequence[Sequence[str]]
     priority: int
     is_newest: bool
-    state: OrchestrationState
+    state: ServiceState
     subscription_id: int | None
 
 
@@ -99,7 +96,8 @@ def read_orchestrations(connection: Connection, *, host_id: int | None = None) -
     """Return the deployed orchestrations, all or those of a host."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(statement("queries/read_orchestrations"), {"host_id": host_id}).fetchall()
-    return [DeployedOrchestration(**row | {"state": OrchestrationState(row["state"])}) for row in rows]
+    states = read_states(connection, [row["service_id"] for row in rows])
+    return [DeployedOrchestration(**row, **states.get(row["service_id"], StoredState())._asdict()) for row in rows]
 
 
 def count_orchestration_instances(connection: Connection, application: str) -> dict[uuid.UUID, int]:
@@ -335,7 +333,7 @@ def read_stored_journal(connection: Connection, instance_id: uuid.UUID) -> Store
 
 
 def store_orchestration(connection: Connection, **columns: Any) -> DeployedOrchestration:
-    """Store an orchestration without its state and its subscription."""
+    """Store an orchestration. An existing one keeps its state."""
     stored = columns | {"correlations": Jsonb(columns["correlations"])}
     [(application,)] = connection.execute(statement("queries/store_orchestration"), stored).fetchall()
     service = Service(

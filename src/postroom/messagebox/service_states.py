@@ -5,17 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Literal
 
 from psycopg.types.json import Jsonb
 
-from postroom.messagebox.configuration.services import set_service_state
 from postroom.messagebox.connection import Connection, read_value
-
-ServiceKind = Literal["port", "group", "orchestration"]
-
-_TABLES: Mapping[ServiceKind, str] = {"port": "send_ports", "orchestration": "orchestrations"}
 
 #: The messages that a start resumes itself. Publishers wait for it, so the others are left to an operation.
 MAX_RESUMED = 1_000
@@ -34,32 +27,17 @@ class Resumed:
         return sum(self.hosts.values())
 
 
-def start_service(connection: Connection, kind: ServiceKind, service_id: uuid.UUID) -> None:
+def start_service(connection: Connection, service_id: uuid.UUID) -> None:
     """Start what is enlisted, as a part of a deployment. The audit records the deployment."""
-    connection.execute("SELECT set_service_state(%s, %s, true, %s)", (kind, service_id, MAX_RESUMED))
+    connection.execute("SELECT set_service_state(%s, true, %s)", (service_id, MAX_RESUMED))
 
 
-def start_or_stop_service(connection: Connection, kind: ServiceKind, service_id: uuid.UUID, *, start: bool) -> Resumed:
+def start_or_stop_service(connection: Connection, service_id: uuid.UUID, *, start: bool) -> Resumed:
     """Start or stop what is enlisted, for an operator. The function records it in the audit. Return the messages that
     were resumed, and the operation that resumes the others."""
-    call = "SELECT hosts, operation_id FROM start_or_stop_service(%s, %s, %s, %s)"
-    [(hosts, operation_id)] = connection.execute(call, (kind, service_id, start, MAX_RESUMED)).fetchall()
+    call = "SELECT hosts, operation_id FROM start_or_stop_service(%s, %s, %s)"
+    [(hosts, operation_id)] = connection.execute(call, (service_id, start, MAX_RESUMED)).fetchall()
     return Resumed(hosts={int(host_id): count for host_id, count in hosts.items()}, operation_id=operation_id)
-
-
-def store_state(
-    connection: Connection,
-    kind: Literal["port", "orchestration"],
-    service_id: uuid.UUID,
-    state: IntEnum,
-    subscription_id: int | None,
-) -> None:
-    """Store the state of a send port or an orchestration, and its activation subscription."""
-    connection.execute(
-        f"UPDATE {_TABLES[kind]} SET state = %s, subscription_id = %s WHERE id = %s",
-        (state, subscription_id, service_id),
-    )
-    set_service_state(connection, service_id, state)
 
 
 def set_location_enabled(connection: Connection, name: str, *, enabled: bool) -> None:

@@ -267,12 +267,16 @@ def create_subscription(
 
 def start_subscription(connection: Connection, subscription_id: int) -> None:
     """Start a subscription, as a part of a deployment."""
-    connection.execute("SELECT start_or_stop_subscription(%s, 1::smallint)", (subscription_id,))
+    connection.execute("SELECT set_subscription_state(%s, %s::smallint)", (subscription_id, SubscriptionState.STARTED))
 
 
-def remove_subscription(connection: Connection, subscription_id: int | None) -> None:
-    """Remove an activation subscription, if there is one. Its queued messages stay queued (SUB-21)."""
-    connection.execute("SELECT remove_subscription(%s)", (subscription_id,))
+def remove_subscriptions(
+    connection: Connection, service_id: uuid.UUID | None = None, *, group_id: uuid.UUID | None = None
+) -> None:
+    """Remove the activation subscriptions of a service, or only those through a send port group. Their queued messages
+    stay queued (SUB-21)."""
+    parameters = {"service_id": service_id, "group_id": group_id}
+    connection.execute(statement("queries/remove_subscriptions"), parameters)
 
 
 def has_subscriptions_by_property(connection: Connection, keys: Sequence[str]) -> bool:

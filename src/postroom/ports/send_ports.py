@@ -14,7 +14,8 @@ from postroom.adapters.kinds import load_port_adapter
 from postroom.application import SendPortDefinition
 from postroom.application.backup_transport import TransportSettings
 from postroom.application.definition import SendPortSettings
-from postroom.messagebox.configuration.endpoints import PortState, read_send_port_rows, store_send_port_row
+from postroom.messagebox.configuration.endpoints import read_send_port_rows, store_send_port_row
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.pipelines import ReceivePipeline, Send, load_pipeline
 from postroom.pipelines.send.definition import load_send_pipeline
@@ -46,7 +47,7 @@ class SendPort(Transport):
     host_id: int
     transport_id: uuid.UUID
     backup_uri: str | None = None
-    state: PortState = PortState.BOUND
+    state: ServiceState = ServiceState.BOUND
     subscription_id: int | None = None
     """The subscription of its own filter. None if the port is not enlisted."""
 
@@ -101,7 +102,7 @@ def build_send_port(definition: SendPortDefinition, *, port_id: uuid.UUID, host_
 
 
 def store_send_port(connection: Connection, port: SendPort, application_id: uuid.UUID) -> SendPort:
-    """Store a send port and return it as it is now. An existing port keeps its ids, its state and its subscription."""
+    """Store a send port and return it as it is now. An existing port keeps its ids and its state."""
     port_id = store_send_port_row(
         connection,
         id=port.port_id,
@@ -123,5 +124,4 @@ def read_send_ports(
 
     Adapters have only their kind for logins that may not read the settings.
     """
-    rows = read_send_port_rows(connection, host_id=host_id, ids=ids)
-    return [SendPort(**{**row, "state": PortState(row["state"])}) for row in rows]
+    return [SendPort(**row) for row in read_send_port_rows(connection, host_id=host_id, ids=ids)]

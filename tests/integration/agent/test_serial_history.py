@@ -21,11 +21,11 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import PublishFailed, StateError
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import PortState
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.ports import send_ports as ports
-from postroom.operations.ports.states import State, StateChange
+from postroom.operations.ports.states import StateChange
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
 from tests.support.box import Box, Priority, Region, interchange
@@ -34,7 +34,7 @@ PORTS = {"P": "exists(Region)", "Q": "Region == 'EU'", "R": "Region != 'ASIA' an
 MATCHING_PORTS = {"EU": {"P", "Q", "R"}, "US": {"P", "R"}, "ASIA": {"P"}}
 CHANGES, PUBLISHES = 60, 200
 
-States = Mapping[str, State]
+States = Mapping[str, ServiceState]
 #: Publishes a message for a region. Returns the key by which it is found, and True if it was rejected.
 Send = Callable[[str], tuple[uuid.UUID, bool]]
 
@@ -73,7 +73,7 @@ def history_and_publishes(box: Box) -> tuple[History, list[Publish]]:
     location = box.add_location()
     for name, filter in PORTS.items():
         box.add_port(name, filter)
-    history = History(dict.fromkeys(PORTS, PortState.STARTED))
+    history = History(dict.fromkeys(PORTS, ServiceState.STARTED))
     done: list[Publish] = []
     stop = threading.Event()
 
@@ -151,12 +151,12 @@ def _is_possible(states: list[States], at: int, region: str, found: Mapping[str,
     subscribers = {
         name: state
         for name, state in states[at].items()
-        if name in MATCHING_PORTS[region] and state is not PortState.BOUND
+        if name in MATCHING_PORTS[region] and state is not ServiceState.BOUND
     }
     if subscribers.keys() != found.keys():
         return False
     for name, queue in found.items():
-        is_started_later = any(later[name] is PortState.STARTED for later in states[at:])
+        is_started_later = any(later[name] is ServiceState.STARTED for later in states[at:])
         if queue != ("work" if is_started_later else "suspended"):
             return False
     return True

@@ -85,7 +85,7 @@ FORBIDDEN = [
         "INSERT INTO subscriptions (host_id, service_class, service_id, service_name)"
         " VALUES (1, 4, gen_random_uuid(), 'x')"
     ),
-    "UPDATE send_ports SET state = 1",
+    "UPDATE services SET state = 'bound'",
     "DELETE FROM subscriptions",
 ]
 

@@ -85,12 +85,12 @@ def test_an_operator_writes_no_table(box: Box, olga: Connection) -> None:
     for statement in (
         "INSERT INTO management.audit (action, target) VALUES ('port.stop', 'Europe')",
         "INSERT INTO management.audit (login, action, target) VALUES ('boss', 'port.stop', 'Europe')",
-        "UPDATE management.send_ports SET state = 2",
+        "UPDATE messagebox.services SET state = 'stopped'",
         "UPDATE management.receive_locations SET enabled = false",
         "UPDATE messagebox.hosts SET stopped = true",
         "DELETE FROM messagebox.suspended_queue",
         "SELECT terminate_instances(ARRAY(SELECT instance_id FROM instances))",
-        "SELECT start_or_stop_subscription(subscription_id, 2::smallint) FROM send_ports",
+        "SELECT set_subscription_state(id, 2::smallint) FROM subscriptions",
         "SELECT change_routing()",
     ):
         with pytest.raises(NotAllowed):
@@ -113,7 +113,7 @@ def _start_operation(olga: Connection, kind: str) -> int:
 #: A call of each function that changes something for operators.
 CALLS: dict[str, Call] = {
     "start_or_stop_service": lambda _box, olga: olga.execute(
-        "SELECT start_or_stop_service('port', %s, false, 10)", (_read_id(olga, "send_ports"),)
+        "SELECT start_or_stop_service(%s, false, 10)", (_read_id(olga, "send_ports"),)
     ),
     "set_host_stopped": lambda box, olga: olga.execute(
         "SELECT set_host_stopped(%s::smallint, true)", (box.host().host_id,)
@@ -177,11 +177,9 @@ def test_the_pieces_of_an_operation_name_the_operator_and_the_instances(box: Box
 def test_an_operator_cannot_start_what_is_not_enlisted(box: Box, olga: Connection) -> None:
     box.add_port("Bound", state="bound")
     box.add_group("All", ["Europe"], state="bound")
-    for kind, table, name in (("port", "send_ports", "Bound"), ("group", "send_port_groups", "All")):
+    for name in ("Bound", "All"):
         with pytest.raises(NotAllowed, match="is not enlisted"):
-            olga.execute(
-                f"SELECT start_or_stop_service(%s, (SELECT id FROM {table} WHERE name = %s), true, 10)", (kind, name)
-            )
+            olga.execute("SELECT start_or_stop_service((SELECT id FROM services WHERE name = %s), true, 10)", (name,))
 
 
 def test_an_operator_cannot_store_the_start_of_a_port_as_an_operation(olga: Connection) -> None:

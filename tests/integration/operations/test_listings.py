@@ -16,7 +16,7 @@ from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import PortState
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.instances import InstanceQuery, list_instances
@@ -53,9 +53,9 @@ def test_ports_are_listed_with_their_queue_counts(box: Box) -> None:
     box.agent().publish([order(), order()])
     listed = {port.name: port for port in ports.list_ports(box.connection)}
     assert [(one.state, one.host, one.waiting, one.suspended) for one in listed.values()] == [
-        (PortState.STOPPED, "Other", 0, 2),
-        (PortState.BOUND, "Default", 0, 0),
-        (PortState.STARTED, "Default", 2, 0),
+        (ServiceState.STOPPED, "Other", 0, 2),
+        (ServiceState.BOUND, "Default", 0, 0),
+        (ServiceState.STARTED, "Default", 2, 0),
     ]
     assert ports.list_ports(box.connection, application="another") == []
 
@@ -99,7 +99,7 @@ def test_subscriptions_are_filtered_by_conditions(box: Box) -> None:
 
 def test_an_ambiguous_subscription_name_is_rejected(box: Box) -> None:
     box.add_port("Europe", "Region == 'EU'")
-    box.set_ports(state=PortState.BOUND)
+    box.set_port_states(ServiceState.BOUND)
     ports.enlist(box.connection, "Europe")
     with pytest.raises(DefinitionError, match="has 2 subscriptions"):
         find_subscription(box.connection, "Europe")

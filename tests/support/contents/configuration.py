@@ -11,6 +11,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.ports.send_ports import SendPort, read_send_ports
 from tests.support.contents.statements import Statements
 
@@ -69,6 +70,10 @@ class Configuration(Statements):
     def set_ports(self, name: str | None = None, **columns: Any) -> None:
         """Change what is stored of one send port or of all. It need not be valid."""
         self._set_artifacts("send_ports", name, columns)
+
+    def set_port_states(self, state: ServiceState) -> None:
+        """Change the states of all send ports, and not their subscriptions."""
+        self.connection.execute("UPDATE services SET state = %s WHERE kind = 'send port'", (state.value,))
 
     def merge_port(self, name: str | None = None, *, adapter: dict[str, Any]) -> None:
         """Change settings of the adapter of one send port or of all."""

@@ -14,7 +14,7 @@ import pytest
 
 from postroom.errors import format_duration
 from postroom.filters.explain import Reason
-from postroom.messagebox.configuration.endpoints import PortState
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.instances import InstanceState
 from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.records import FLAT, extend, to_json, to_row
@@ -39,7 +39,7 @@ class Extended(Outer):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (PortState.STARTED, "started"),
+        (ServiceState.STARTED, "started"),
         (InstanceState.SUSPENDED_NOT_RESUMABLE, "suspended, not resumable"),
         (Cause.ROUTING_FAILURE_REPORT, "routing failure report"),
         (Reason.TYPE_DIFFERS, "type differs"),

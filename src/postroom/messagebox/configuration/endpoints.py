@@ -5,23 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Literal
 
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from postroom.messagebox.configuration.services import Service, store_service
+from postroom.messagebox.configuration.services import Service, StoredState, read_states, store_service
 from postroom.messagebox.connection import Connection, read_records, read_value
 from postroom.messagebox.statements import statement
-
-
-class PortState(IntEnum):
-    """The states of a send port. A bound port has no subscription. Matches of a stopped port are suspended."""
-
-    BOUND = 1
-    STOPPED = 2
-    STARTED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +44,28 @@ def store_receive_location_row(connection: Connection, **columns: Any) -> None:
 def read_send_port_rows(
     connection: Connection, *, host_id: int | None, ids: Sequence[uuid.UUID] | None
 ) -> list[dict[str, Any]]:
-    """Return the send ports of one host or of all hosts, or those with these ids, by name."""
+    """Return the send ports of one host or of all hosts, or those with these ids, with their states, by name."""
     query = _with_definition(connection, "send_ports")
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(query, {"host_id": host_id, "ids": ids}).fetchall()
+        rows = cursor.execute(query, {"host_id": host_id, "ids": ids}).fetchall()
+    states = read_states(connection, [row["port_id"] for row in rows])
+    return [row | states.get(row["port_id"], StoredState())._asdict() for row in rows]
 
 
 def store_send_port_row(connection: Connection, **columns: Any) -> uuid.UUID:
-    """Store a send port and return its id. An existing one keeps its ids, its state and its subscription."""
+    """Store a send port and return its id. An existing one keeps its ids and its state."""
     row = connection.execute(statement("queries/store_send_port"), _to_json(columns)).fetchone()
     assert row is not None
-    id, application, name, host_id, two_way = row
+    id, application, name, host_id, two_way, transport_id = row
     service = Service(
-        id=id, kind="send port", application=application, name=name, port_name=name, host_id=host_id, two_way=two_way
+        id=id,
+        kind="send port",
+        application=application,
+        name=name,
+        port_name=name,
+        host_id=host_id,
+        two_way=two_way,
+        transport_id=transport_id,
     )
     store_service(connection, service)
     return service.id

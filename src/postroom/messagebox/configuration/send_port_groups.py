@@ -7,8 +7,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
 
-from postroom.messagebox.configuration.endpoints import PortState
-from postroom.messagebox.configuration.services import Service, delete_service, set_service_state, store_service
+from postroom.messagebox.configuration.services import (
+    Service,
+    ServiceState,
+    StoredState,
+    delete_service,
+    read_states,
+    store_service,
+    store_state,
+)
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
 
@@ -27,12 +34,12 @@ class GroupMember:
 
     port_id: uuid.UUID
     port_name: str
-    port_state: PortState
+    port_state: ServiceState
     subscription_id: int | None
 
     @property
     def is_enlisted(self) -> bool:
-        return self.port_state is not PortState.BOUND
+        return self.port_state is not ServiceState.BOUND
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,31 +51,40 @@ class SendPortGroup:
     name: str
     description: str
     filter: str | None
-    state: PortState
+    state: ServiceState
     members: tuple[GroupMember, ...]
 
     @property
     def is_enlisted(self) -> bool:
-        return self.state is not PortState.BOUND
+        return self.state is not ServiceState.BOUND
 
     def get_disposition(self, member: GroupMember) -> MemberDisposition:
         """Return what happens to messages that are routed to a member through this group."""
         states = {self.state, member.port_state}
-        if PortState.BOUND in states:
+        if ServiceState.BOUND in states:
             return MemberDisposition.NONE
-        return MemberDisposition.SUSPENDED if PortState.STOPPED in states else MemberDisposition.DELIVERED
+        return MemberDisposition.SUSPENDED if ServiceState.STOPPED in states else MemberDisposition.DELIVERED
 
 
 def read_send_port_groups(connection: Connection, *, member: uuid.UUID | None = None) -> list[SendPortGroup]:
     """Return all send port groups, or those that a send port is a member of, by name."""
+    rows = connection.execute(statement("queries/read_send_port_groups")).fetchall()
+    member_rows = connection.execute(statement("queries/read_send_port_group_members")).fetchall()
+    states = read_states(connection, [row[0] for row in rows] + [port_id for _, port_id, _ in member_rows])
+    subscribed = "SELECT group_id, service_id, id FROM subscriptions WHERE group_id = ANY (%s) AND removed_at IS NULL"
+    subscriptions = {
+        (group_id, port_id): id for group_id, port_id, id in connection.execute(subscribed, ([row[0] for row in rows],))
+    }
     members: defaultdict[uuid.UUID, list[GroupMember]] = defaultdict(list)
-    for group_id, port_id, name, state, subscription_id in connection.execute(
-        statement("queries/read_send_port_group_members")
-    ):
+    for group_id, port_id, name in member_rows:
         members[group_id].append(
-            GroupMember(port_id=port_id, port_name=name, port_state=PortState(state), subscription_id=subscription_id)
+            GroupMember(
+                port_id=port_id,
+                port_name=name,
+                port_state=states.get(port_id, StoredState()).state,
+                subscription_id=subscriptions.get((group_id, port_id)),
+            )
         )
-    rows = connection.execute(statement("queries/read_send_port_groups"))
     groups = [
         SendPortGroup(
             group_id=group_id,
@@ -76,10 +92,10 @@ def read_send_port_groups(connection: Connection, *, member: uuid.UUID | None = 
             name=name,
             description=description,
             filter=filter,
-            state=PortState(state),
+            state=states.get(group_id, StoredState()).state,
             members=tuple(members[group_id]),
         )
-        for group_id, application, name, description, filter, state in rows
+        for group_id, application, name, description, filter in rows
     ]
     return [group for group in groups if member is None or any(port.port_id == member for port in group.members)]
 
@@ -112,10 +128,9 @@ def get_send_port_group(connection: Connection, group_id: uuid.UUID) -> SendPort
     return next(group for group in read_send_port_groups(connection) if group.group_id == group_id)
 
 
-def set_group_state(connection: Connection, group_id: uuid.UUID, state: PortState) -> SendPortGroup:
+def set_group_state(connection: Connection, group_id: uuid.UUID, state: ServiceState) -> SendPortGroup:
     """Store the state of a send port group. Return the group."""
-    connection.execute("UPDATE send_port_groups SET state = %s WHERE id = %s", (state, group_id))
-    set_service_state(connection, group_id, state)
+    store_state(connection, group_id, state)
     return get_send_port_group(connection, group_id)
 
 
@@ -125,20 +140,10 @@ def delete_send_port_group(connection: Connection, group_id: uuid.UUID) -> None:
 
 
 def insert_member(connection: Connection, group_id: uuid.UUID, port_id: uuid.UUID) -> None:
-    """Add a send port to a group, without a subscription."""
+    """Add a send port to a group."""
     connection.execute("INSERT INTO send_port_group_members (group_id, port_id) VALUES (%s, %s)", (group_id, port_id))
 
 
 def delete_member(connection: Connection, group_id: uuid.UUID, port_id: uuid.UUID) -> None:
     """Remove a send port, which has no subscription through the group, from a group."""
     connection.execute("DELETE FROM send_port_group_members WHERE group_id = %s AND port_id = %s", (group_id, port_id))
-
-
-def set_member_subscription(
-    connection: Connection, group_id: uuid.UUID, port_id: uuid.UUID, subscription_id: int | None
-) -> None:
-    """Store the subscription of a member through its group."""
-    connection.execute(
-        "UPDATE send_port_group_members SET subscription_id = %s WHERE group_id = %s AND port_id = %s",
-        (subscription_id, group_id, port_id),
-    )

@@ -1,20 +1,39 @@
 """What the MessageBox knows about services: send ports, receive locations, send port groups and orchestrations.
 
-It refers to no table of the schema management. So what stores, renames or removes an artifact, or changes its state,
-does the same here, in the same transaction. Instances refer to the id of their service. A removed send port or receive
-location keeps its row, and an application that declares it again gets the id back, so that its instances can be
-resumed.
+It refers to no table of the schema management. So what stores, renames or removes an artifact does the same here, in
+the same transaction, and ``postroom check`` compares both. The state of a service is only here. Instances refer to the
+id of their service. A removed send port or receive location keeps its row, and an application that declares it again
+gets the id back, so that its instances can be resumed.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from enum import IntEnum
+from enum import Enum
+from typing import NamedTuple
 
 from postroom.errors import LockTimeout
 from postroom.messagebox.connection import Connection, read_records, read_value
 from postroom.messagebox.statements import statement
+
+
+class ServiceState(Enum):
+    """The states of a send port, a send port group or an orchestration. A bound one has no subscription. Matches of a
+    stopped one are suspended."""
+
+    BOUND = "bound"
+    STOPPED = "stopped"
+    STARTED = "started"
+
+
+class StoredState(NamedTuple):
+    """The state of a service, and its activation subscription. A send port group, and an older version of an
+    orchestration, have none."""
+
+    state: ServiceState = ServiceState.BOUND
+    subscription_id: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +49,7 @@ class Service:
     host_id: int | None = None
     version: int | None = None
     two_way: bool = False
+    transport_id: uuid.UUID | None = None
     backlog: str = "keep"
 
 
@@ -38,9 +58,15 @@ def store_service(connection: Connection, service: Service) -> None:
     connection.execute(statement("queries/store_service"), asdict(service))
 
 
-def set_service_state(connection: Connection, service_id: uuid.UUID, state: IntEnum) -> None:
-    """Store the state of a service: bound, stopped or started."""
-    connection.execute("SELECT int_set_service_state(%s, %s)", (service_id, state.name.lower()))
+def store_state(connection: Connection, service_id: uuid.UUID, state: ServiceState) -> None:
+    """Store the state of a service, whose subscriptions the caller creates or removes."""
+    connection.execute("UPDATE services SET state = %s WHERE id = %s", (state.value, service_id))
+
+
+def read_states(connection: Connection, service_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, StoredState]:
+    """Return the states of these services, except those that do not exist any more."""
+    rows = connection.execute(statement("queries/read_service_states"), (list(service_ids),))
+    return {id: StoredState(ServiceState(state), subscription_id) for id, state, subscription_id in rows}
 
 
 def remove_service(connection: Connection, service_id: uuid.UUID, *, backlog: str = "keep") -> None:

@@ -92,6 +92,11 @@ _INVARIANTS = (
         hint="Unenlist and enlist their ports, which creates their subscriptions again.",
     ),
     _Invariant(
+        name="services_unlike_artifacts",
+        problem="Services differ from the deployed artifacts in their name, their host or another setting.",
+        hint=f"Apply their application again. {_LOST}",
+    ),
+    _Invariant(
         name="wrong_service_subscriptions",
         problem="The subscriptions of send ports or orchestrations do not match their states or their groups.",
         hint="Unenlist and enlist them, which creates their subscriptions again.",

@@ -1,59 +1,52 @@
--- Start or stop an enlisted send port ('port'), send port group ('group') or orchestration, with its subscriptions. The
--- subscription of a port through a group is started while both are started (SPT-13). A start resumes the messages that
--- were suspended because the service was stopped: the first p_limit at once, because publishers wait meanwhile, and the
--- others by an operation. Returns the number of those that were resumed per host, and the operation.
--- Indexes: the primary keys; as resume_stopped and resume_stopped_group.
+-- Start or stop an enlisted send port, send port group or orchestration, with its subscriptions. The subscription of a
+-- port through a group is started while both are started (SPT-13). A start resumes the messages that were suspended
+-- because the service was stopped: the first p_limit at once, because publishers wait meanwhile, and the others by an
+-- operation. Returns the number of those that were resumed per host, and the operation. Raises 42501 if a subscription
+-- is disabled.
+-- Indexes: the primary key of services, subscriptions_of_service, subscriptions_group; as resume_stopped and
+-- resume_stopped_group.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.set_service_state(
-    p_kind text, p_id uuid, p_start boolean, p_limit integer, OUT hosts jsonb, OUT operation_id bigint
+    p_id uuid, p_start boolean, p_limit integer, OUT hosts jsonb, OUT operation_id bigint
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
-    own_subscriptions bigint[];
-    service_name text;
-    service_host smallint;
-    resumed bigint := 0;
+    service services%ROWTYPE;
+    changed record;
+    resumed bigint;
 BEGIN
     PERFORM change_routing();
     hosts := '{}';
-    CASE p_kind
-        WHEN 'port' THEN
-            UPDATE send_ports p SET state = CASE WHEN p_start THEN 3 ELSE 2 END WHERE p.id = p_id
-            RETURNING p.name, p.host_id, ARRAY[p.subscription_id] INTO STRICT service_name, service_host,
-                      own_subscriptions;
-            own_subscriptions := own_subscriptions || ARRAY(
-                SELECT m.subscription_id FROM send_port_group_members m JOIN send_port_groups g ON g.id = m.group_id
-                 WHERE m.port_id = p_id AND (g.state = 3 OR NOT p_start));
-        WHEN 'group' THEN
-            UPDATE send_port_groups g SET state = CASE WHEN p_start THEN 3 ELSE 2 END WHERE g.id = p_id
-            RETURNING g.name INTO STRICT service_name;
-            own_subscriptions := ARRAY(
-                SELECT m.subscription_id FROM send_port_group_members m JOIN send_ports p ON p.id = m.port_id
-                 WHERE m.group_id = p_id AND (p.state = 3 OR NOT p_start));
-        WHEN 'orchestration' THEN
-            UPDATE orchestrations o SET state = CASE WHEN p_start THEN 4 ELSE 3 END WHERE o.id = p_id
-            RETURNING o.name, o.host_id, ARRAY[o.subscription_id] INTO STRICT service_name, service_host,
-                      own_subscriptions;
-    END CASE;
-    PERFORM int_set_service_state(p_id, CASE WHEN p_start THEN 'started' ELSE 'stopped' END);
-    PERFORM start_or_stop_subscription(s, CASE WHEN p_start THEN 1 ELSE 2 END::smallint)
-       FROM unnest(own_subscriptions) AS s WHERE s IS NOT NULL;
+    UPDATE services s SET state = CASE WHEN p_start THEN 'started' ELSE 'stopped' END::service_state WHERE s.id = p_id
+    RETURNING s.* INTO STRICT service;
+    FOR changed IN
+        SELECT a.id, a.state
+          FROM subscriptions a
+          LEFT JOIN services o ON o.id = CASE WHEN a.group_id = p_id THEN a.service_id ELSE a.group_id END
+         WHERE (a.service_id = p_id OR a.group_id = p_id) AND a.instance_id IS NULL AND a.removed_at IS NULL
+           AND (o.state = 'started' OR o.id IS NULL OR NOT p_start)
+    LOOP
+        IF changed.state = 3 THEN
+            RAISE EXCEPTION 'subscription % cannot be started and stopped', changed.id USING ERRCODE = '42501';
+        END IF;
+        PERFORM set_subscription_state(changed.id, CASE WHEN p_start THEN 1 ELSE 2 END::smallint);
+    END LOOP;
     IF NOT p_start THEN
         RETURN;
     END IF;
-    IF p_kind = 'group' THEN
+    IF service.kind = 'send port group' THEN
         SELECT coalesce(sum(r.resumed_count), 0), coalesce(jsonb_object_agg(r.host_id, r.resumed_count), '{}')
           INTO resumed, hosts
           FROM resume_stopped_group(p_id, p_limit) r;
     ELSE
         resumed := resume_stopped(p_id, p_limit);
         IF resumed > 0 THEN
-            hosts := jsonb_build_object(service_host, resumed);
+            hosts := jsonb_build_object(service.host_id, resumed);
         END IF;
     END IF;
-    IF resumed = p_limit AND p_kind = 'group' THEN
-        operation_id := store_operation('start', service_name, NULL, p_group_id => p_id);
+    IF resumed = p_limit AND service.kind = 'send port group' THEN
+        operation_id := store_operation('start', service.name, NULL, p_group_id => p_id);
     ELSIF resumed = p_limit THEN
-        operation_id := store_operation('start', service_name, NULL, p_service_id => p_id);
+        operation_id := store_operation('start', service.name, NULL, p_service_id => p_id);
     END IF;
 END $$;

@@ -1,4 +1,4 @@
--- Create or change an orchestration. Its state and its subscription are set afterwards.
+-- Create or change an orchestration.
 INSERT INTO orchestrations (id, application_id, host_id, name, version, file, code, filter, convoy, ordered,
                             correlations, priority, is_newest)
 VALUES (%(id)s, %(application_id)s, %(host_id)s, %(name)s, %(version)s, %(file)s, %(code)s, %(filter)s, %(convoy)s,

@@ -1,4 +1,4 @@
--- Store a send port group as declared. An existing group keeps its id, its state and its members. A new one is bound.
+-- Store a send port group as declared. An existing group keeps its id and its members.
 -- Index: send_port_groups (name).
 INSERT INTO send_port_groups (id, application_id, name, description, filter)
 VALUES (%(id)s, %(application_id)s, %(name)s, %(description)s, %(filter)s)

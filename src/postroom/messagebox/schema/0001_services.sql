@@ -72,6 +72,9 @@ CREATE TABLE messagebox.host_instances (
     code_problems    jsonb NOT NULL DEFAULT '{}'
 );
 
+-- The states of a service, in the order in which it gets them.
+CREATE TYPE messagebox.service_state AS ENUM ('bound', 'stopped', 'started');
+
 -- What the MessageBox knows about services: send ports, receive locations, send port groups and orchestrations
 -- (BizTalk: Services). The row of a removed send port or receive location stays: its instances keep the name. If the
 -- same application declares it again, it gets its id back, and with it its instances.
@@ -88,7 +91,9 @@ CREATE TABLE messagebox.services (
     former_host_ids  smallint[] NOT NULL DEFAULT '{}',
     -- Of a send port: callers may wait for its responses.
     two_way          boolean NOT NULL DEFAULT false,
-    state            text NOT NULL DEFAULT 'bound' CHECK (state IN ('bound', 'stopped', 'started')),
+    transport_id     uuid,                                          -- of a send port that is not dynamic
+    -- Only here, not with the artifact. An enlisted service (stopped or started) has activation subscriptions.
+    state            messagebox.service_state NOT NULL DEFAULT 'bound',
     removed_at       timestamptz,
     -- What is still to be done with the instances of a removed service. A command that is interrupted leaves it, and
     -- the next one continues.

@@ -95,6 +95,10 @@ CREATE TABLE messagebox.subscriptions (
 );
 -- The subscriptions of a port.
 CREATE INDEX ON messagebox.subscriptions (service_id);
+-- The activation subscriptions of a service, and those through a send port group. An orchestration may have millions of
+-- instance subscriptions.
+CREATE INDEX subscriptions_of_service ON messagebox.subscriptions (service_id) WHERE instance_id IS NULL;
+CREATE INDEX subscriptions_group ON messagebox.subscriptions (group_id) WHERE group_id IS NOT NULL;
 -- Routing indexes in memory read the changes since their version. They contain no instance subscriptions, of which
 -- there may be millions.
 CREATE INDEX subscriptions_version ON messagebox.subscriptions (version) WHERE instance_id IS NULL;

@@ -1,6 +1,6 @@
 -- Management: the tables of BizTalk's Management database: service classes, and the artifacts of applications. A
 -- host_id is that of a row in messagebox.hosts. There is no foreign key, because a MessageBox stands alone: the row of
--- the artifact in messagebox.services has one.
+-- the artifact in messagebox.services has one. That row has the state, too.
 
 -- The kinds of services that receive messages, and how hosts dequeue for each kind (BizTalk: adm_ServiceClass).
 CREATE TABLE management.service_classes (
@@ -80,9 +80,7 @@ CREATE TABLE management.send_ports (
             jsonb_set(definition, '{adapter}', jsonb_object(ARRAY['kind', definition #>> '{adapter,kind}'])),
             '{backup,adapter}', jsonb_object(ARRAY['kind', definition #>> '{backup,adapter,kind}']), false)) STORED,
     uri              text NOT NULL,                                 -- BTS.OutboundTransportLocation
-    backup_uri       text,                                          -- null: no backup
-    state            smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3),   -- 1 bound, 2 stopped, 3 started
-    subscription_id  bigint                                         -- of its own filter; null unless it is enlisted
+    backup_uri       text                                           -- null: no backup
 );
 
 -- Send port groups: send ports that receive the same messages. A group itself has no subscription. While a group and a
@@ -92,15 +90,13 @@ CREATE TABLE management.send_port_groups (
     application_id  uuid NOT NULL REFERENCES management.applications,
     name            text NOT NULL UNIQUE,
     description     text NOT NULL DEFAULT '' CHECK (length(description) <= 256),
-    filter          text,
-    state           smallint NOT NULL DEFAULT 1 CHECK (state BETWEEN 1 AND 3)    -- 1 bound, 2 stopped, 3 started
+    filter          text
 );
 
 -- The members of send port groups. A send port that is a member cannot be deleted (SPT-09).
 CREATE TABLE management.send_port_group_members (
-    group_id         uuid NOT NULL REFERENCES management.send_port_groups ON DELETE CASCADE,
-    port_id          uuid NOT NULL REFERENCES management.send_ports,
-    subscription_id  bigint,                                        -- null unless both are enlisted
+    group_id  uuid NOT NULL REFERENCES management.send_port_groups ON DELETE CASCADE,
+    port_id   uuid NOT NULL REFERENCES management.send_ports,
     PRIMARY KEY (group_id, port_id)
 );
 -- The groups of a port, when it is enlisted or deleted.
@@ -126,9 +122,6 @@ CREATE TABLE management.orchestrations (
     correlations     jsonb NOT NULL DEFAULT '[]',                   -- the keys of each correlation
     priority         smallint NOT NULL DEFAULT 7 CHECK (priority BETWEEN 1 AND 10),     -- of activations (DEQ-12)
     is_newest        boolean NOT NULL,
-    -- 1 unbound, 2 bound, 3 stopped, 4 started.
-    state            smallint NOT NULL DEFAULT 2 CHECK (state BETWEEN 1 AND 4),
-    subscription_id  bigint,                                        -- of its activation; null unless it is enlisted
     UNIQUE (name, version)
 );
 

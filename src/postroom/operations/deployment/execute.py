@@ -10,7 +10,6 @@ from postroom.application import ApplicationDefinition, SendPortDefinition
 from postroom.messagebox.circuits import remove_open_circuit
 from postroom.messagebox.configuration.applications import delete_application, store_application
 from postroom.messagebox.configuration.endpoints import (
-    PortState,
     ReceivePort,
     delete_receive_location,
     delete_receive_port,
@@ -21,6 +20,7 @@ from postroom.messagebox.configuration.endpoints import (
 )
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.services import (
+    ServiceState,
     is_service_id,
     read_removed_services,
     remove_service,
@@ -110,7 +110,7 @@ class Deployment:
         self._remove_orchestrations()
         for step in self._plan.select(ChangeKind.SEND_PORT, Action.REMOVE):
             port = self._deployed.send_ports[step.name]
-            if port.state is not PortState.BOUND:
+            if port.state is not ServiceState.BOUND:
                 unenlist_port(self._connection, port)
             delete_send_port(self._connection, port.port_id)
             self._remove_service(port.port_id)

@@ -12,12 +12,12 @@ from typing import Any
 from postroom.application import ApplicationDefinition, SendPortGroupDefinition
 from postroom.errors import Problem
 from postroom.filters.text import format_filter
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.send_port_groups import (
     SendPortGroup,
     delete_send_port_group,
     store_send_port_group,
 )
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.differences import find_plain_differences
@@ -82,12 +82,12 @@ def find_group_problems(definition: ApplicationDefinition, deployed: Deployed) -
             yield Problem(f"send port group {group.name!r}: {text}", group.position.file, group.position.line)
 
 
-def _get_new_state(name: str, declared: str, deployed: Deployed) -> PortState:
+def _get_new_state(name: str, declared: str, deployed: Deployed) -> ServiceState:
     known = deployed.send_ports.get(name)
-    return PortState[declared.upper()] if known is None else known.state
+    return ServiceState(declared) if known is None else known.state
 
 
-def _check_new_group(group: SendPortGroupDefinition, states: dict[str, PortState]) -> Iterator[str]:
+def _check_new_group(group: SendPortGroupDefinition, states: dict[str, ServiceState]) -> Iterator[str]:
     if group.state == "started" and not _has_enlisted_member(group.members, states):
         yield (
             "it cannot start: it has no enlisted member. Enlist a member, or declare the group with state='stopped'."
@@ -95,11 +95,11 @@ def _check_new_group(group: SendPortGroupDefinition, states: dict[str, PortState
 
 
 def _check_changed_group(
-    group: SendPortGroupDefinition, known: SendPortGroup, states: dict[str, PortState]
+    group: SendPortGroupDefinition, known: SendPortGroup, states: dict[str, ServiceState]
 ) -> Iterator[str]:
     before = [member.port_name for member in known.members]
     for name in before:
-        if name not in group.members and states.get(name) is PortState.STARTED:
+        if name not in group.members and states.get(name) is ServiceState.STARTED:
             yield f"the started send port {name!r} cannot be removed. Stop it first: postroom port stop {name!r}"
     enlisted_before = any(member.is_enlisted for member in known.members)
     if known.is_enlisted and enlisted_before and not _has_enlisted_member(group.members, states):
@@ -109,8 +109,8 @@ def _check_changed_group(
         )
 
 
-def _has_enlisted_member(members: Iterable[str], states: dict[str, PortState]) -> bool:
-    return any(states[name] is not PortState.BOUND for name in members)
+def _has_enlisted_member(members: Iterable[str], states: dict[str, ServiceState]) -> bool:
+    return any(states[name] is not ServiceState.BOUND for name in members)
 
 
 def remove_groups_and_members(connection: Connection, definition: ApplicationDefinition, deployed: Deployed) -> None:

@@ -16,9 +16,9 @@ from postroom.errors import NotFound
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.filters.expression import Filter, Group
 from postroom.message import Context
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_application_properties, read_hosts
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.stored_subscriptions import read_activations
 from postroom.messagebox.subscriptions import SubscriptionState
@@ -156,17 +156,17 @@ class _Ports:
         """Return the port, the group that it subscribes through, or both, if they are not started."""
         found: list[Startable] = []
         port = self._ports.get(service_id)
-        if port is not None and port.state is not PortState.STARTED:
+        if port is not None and port.state is not ServiceState.STARTED:
             found.append(Startable("port", port.name))
         through = self._groups.get(group or "")
-        if through is not None and through.state is not PortState.STARTED:
+        if through is not None and through.state is not ServiceState.STARTED:
             found.append(Startable("group", through.name))
         return tuple(found)
 
     def iterate_unenlisted(self) -> Iterator[PossibleSubscriber]:
         """Yield the ports without a subscription, and the members without a subscription through their group."""
         for port in self._ports.values():
-            if port.state is PortState.BOUND:
+            if port.state is ServiceState.BOUND:
                 yield self._build_subscriber(port, None, build_port_filter(port, self._properties))
         for group in self._groups.values():
             filter = build_group_filter(group, self._properties)
@@ -178,7 +178,7 @@ class _Ports:
         name = None if group is None else group.name
         return PossibleSubscriber(
             name=_format_name(port.name, name),
-            state=PortState.BOUND.name.lower(),
+            state=ServiceState.BOUND.name.lower(),
             host=self._hosts[port.host_id],
             subscription_id=None,
             filter=filter,

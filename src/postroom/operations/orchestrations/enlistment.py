@@ -10,17 +10,17 @@ from postroom.application import OrchestrationDefinition
 from postroom.filters.text import parse
 from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.configuration.properties import read_deployed_properties
+from postroom.messagebox.configuration.services import ServiceState, store_state
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import (
     DeployedOrchestration,
-    OrchestrationState,
     create_correlation_type,
     find_convoy_set,
     store_convoy_set,
     store_orchestration,
 )
-from postroom.messagebox.service_states import start_service, store_state
-from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, remove_subscription
+from postroom.messagebox.service_states import start_service
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, remove_subscriptions
 from postroom.properties import Property
 from postroom.system_properties import BTS
 
@@ -31,8 +31,6 @@ _RUNTIME_CORRELATIONS = (
     (BTS.AckID.key,),
     (BTS.AckID.key, BTS.AckSendPortID.key),
 )
-
-_BOUND, _STOPPED, _STARTED = OrchestrationState.BOUND, OrchestrationState.STOPPED, OrchestrationState.STARTED
 
 
 def deploy_orchestration(
@@ -47,7 +45,7 @@ def deploy_orchestration(
 ) -> None:
     """Store a declared orchestration. A new one gets its declared state. A known one keeps its state, and its
     subscription is replaced."""
-    state = OrchestrationState[declared.state.upper()] if known is None else known.state
+    state = ServiceState(declared.state) if known is None else known.state
     if known is not None:
         unenlist_orchestration(connection, known)
     stored = store_orchestration(
@@ -61,10 +59,10 @@ def deploy_orchestration(
     # Now: a new type changes the routing, and an instance must not wait for the exclusive routing lock.
     for keys in (*stored.correlations, *_RUNTIME_CORRELATIONS):
         create_correlation_type(connection, keys)
-    if state is not _BOUND:
+    if state is not ServiceState.BOUND:
         stored = enlist_orchestration(connection, stored)
-    if state is _STARTED:
-        start_service(connection, "orchestration", stored.service_id)
+    if state is ServiceState.STARTED:
+        start_service(connection, stored.service_id)
 
 
 def to_columns(declared: OrchestrationDefinition) -> dict[str, Any]:
@@ -91,14 +89,15 @@ def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> 
             convoy_set_id=_choose_convoy_set(connection, subscriptions, one, properties) if one.convoy else None,
             ordered=one.ordered and bool(one.convoy),
         )
-    return _store_state(connection, one, _STOPPED, subscription_id)
+    store_state(connection, one.service_id, ServiceState.STOPPED)
+    return replace(one, state=ServiceState.STOPPED, subscription_id=subscription_id)
 
 
 def unenlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
     """Remove its activation subscription. Instances continue."""
-    if one.subscription_id is not None:
-        remove_subscription(connection, one.subscription_id)
-    return _store_state(connection, one, _BOUND, None)
+    remove_subscriptions(connection, one.service_id)
+    store_state(connection, one.service_id, ServiceState.BOUND)
+    return replace(one, state=ServiceState.BOUND, subscription_id=None)
 
 
 def _choose_convoy_set(
@@ -112,10 +111,3 @@ def _choose_convoy_set(
         chosen = subscriptions.create_convoy_set(connection, [by_key[key] for key in one.convoy])
     store_convoy_set(connection, one.service_id, chosen)
     return chosen
-
-
-def _store_state(
-    connection: Connection, one: DeployedOrchestration, state: OrchestrationState, subscription_id: int | None
-) -> DeployedOrchestration:
-    store_state(connection, "orchestration", one.service_id, state, subscription_id)
-    return replace(one, state=state, subscription_id=subscription_id)

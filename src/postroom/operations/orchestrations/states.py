@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from postroom.errors import NotFound, suggest_names
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import (
     DeployedOrchestration,
-    OrchestrationState,
     list_uses,
     read_orchestrations,
 )
@@ -33,7 +33,7 @@ class OrchestrationListing:
     name: str
     version: int
     newest: bool
-    state: OrchestrationState
+    state: ServiceState
     application: str
     host: str
     filter: str | None

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from postroom.filters.expression import Filter, any_of
 from postroom.filters.text import parse
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import ServiceClass, get_host
 from postroom.messagebox.configuration.properties import read_deployed_properties
 from postroom.messagebox.configuration.send_port_groups import (
@@ -23,11 +22,11 @@ from postroom.messagebox.configuration.send_port_groups import (
     insert_member,
     read_send_port_groups,
     set_group_state,
-    set_member_subscription,
 )
+from postroom.messagebox.configuration.services import ServiceState, store_state
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.service_states import start_service, store_state
-from postroom.messagebox.subscriptions import create_subscription, remove_subscription, start_subscription
+from postroom.messagebox.service_states import start_service
+from postroom.messagebox.subscriptions import create_subscription, remove_subscriptions, start_subscription
 from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -67,38 +66,31 @@ def enlist_port(connection: Connection, port: SendPort) -> SendPort:
     for group in read_send_port_groups(connection, member=port.port_id):
         if group.is_enlisted:
             subscribe_member(connection, group, port)
-    return _store_port_state(connection, port, PortState.STOPPED, subscription_id)
+    store_state(connection, port.port_id, ServiceState.STOPPED)
+    return replace(port, state=ServiceState.STOPPED, subscription_id=subscription_id)
 
 
 def start_port(connection: Connection, port: SendPort) -> SendPort:
     """Start the port's subscriptions, and resume the messages that were suspended because it was stopped."""
-    start_service(connection, "port", port.port_id)
-    return replace(port, state=PortState.STARTED)
+    start_service(connection, port.port_id)
+    return replace(port, state=ServiceState.STARTED)
 
 
 def unenlist_port(connection: Connection, port: SendPort) -> SendPort:
-    """Remove the port's subscriptions."""
-    remove_subscription(connection, port.subscription_id)
-    for group in read_send_port_groups(connection, member=port.port_id):
-        _unsubscribe_member(connection, group, port.port_id)
-    return _store_port_state(connection, port, PortState.BOUND, None)
+    """Remove the port's subscriptions, also those through groups."""
+    remove_subscriptions(connection, port.port_id)
+    store_state(connection, port.port_id, ServiceState.BOUND)
+    return replace(port, state=ServiceState.BOUND, subscription_id=None)
 
 
 def resubscribe_port(connection: Connection, port: SendPort) -> SendPort:
     """Replace the subscriptions after a change of filter, priority or host. The state stays the same.
 
     Instances that are queued or suspended stay where they are (FLT-10)."""
-    if port.state is PortState.BOUND:
+    if port.state is ServiceState.BOUND:
         return port
     enlisted = enlist_port(connection, unenlist_port(connection, port))
-    return start_port(connection, enlisted) if port.state is PortState.STARTED else enlisted
-
-
-def _store_port_state(
-    connection: Connection, port: SendPort, state: PortState, subscription_id: int | None
-) -> SendPort:
-    store_state(connection, "port", port.port_id, state, subscription_id)
-    return replace(port, state=state, subscription_id=subscription_id)
+    return start_port(connection, enlisted) if port.state is ServiceState.STARTED else enlisted
 
 
 # -- groups --------------------------------------------------------------------------------------------------------
@@ -107,23 +99,22 @@ def _store_port_state(
 def enlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     """Create a stopped subscription for each enlisted member (SPT-11)."""
     for port in read_send_ports(connection, ids=[member.port_id for member in group.members]):
-        if port.state is not PortState.BOUND:
+        if port.state is not ServiceState.BOUND:
             subscribe_member(connection, group, port)
-    return set_group_state(connection, group.group_id, PortState.STOPPED)
+    return set_group_state(connection, group.group_id, ServiceState.STOPPED)
 
 
 def start_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     """Start the subscriptions of the started members, and resume the messages that were suspended because the group
     was stopped."""
-    start_service(connection, "group", group.group_id)
+    start_service(connection, group.group_id)
     return get_send_port_group(connection, group.group_id)
 
 
 def unenlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     """Remove the subscriptions of the members through the group."""
-    for member in group.members:
-        _unsubscribe_member(connection, group, member.port_id)
-    return set_group_state(connection, group.group_id, PortState.BOUND)
+    remove_subscriptions(connection, group_id=group.group_id)
+    return set_group_state(connection, group.group_id, ServiceState.BOUND)
 
 
 def resubscribe_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
@@ -131,20 +122,20 @@ def resubscribe_group(connection: Connection, group: SendPortGroup) -> SendPortG
     if not group.is_enlisted:
         return group
     enlisted = enlist_group(connection, unenlist_group(connection, group))
-    return start_group(connection, enlisted) if group.state is PortState.STARTED else enlisted
+    return start_group(connection, enlisted) if group.state is ServiceState.STARTED else enlisted
 
 
 def add_member(connection: Connection, group: SendPortGroup, port: SendPort) -> SendPortGroup:
     """Add a member. Create its subscription at once if both port and group are enlisted."""
     insert_member(connection, group.group_id, port.port_id)
-    if group.is_enlisted and port.state is not PortState.BOUND:
+    if group.is_enlisted and port.state is not ServiceState.BOUND:
         subscribe_member(connection, group, port)
     return get_send_port_group(connection, group.group_id)
 
 
 def remove_member(connection: Connection, group: SendPortGroup, port_id: uuid.UUID) -> None:
     """Remove a member. Its instances that came through the group stay."""
-    _unsubscribe_member(connection, group, port_id)
+    remove_subscriptions(connection, port_id, group_id=group.group_id)
     delete_member(connection, group.group_id, port_id)
 
 
@@ -152,17 +143,8 @@ def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPor
     """Create the subscription of an enlisted port through an enlisted group. Start it if both are started."""
     filter = build_group_filter(group, read_deployed_properties(connection))
     subscription_id = _subscribe(connection, port, filter, group=group)
-    if group.state is PortState.STARTED and port.state is PortState.STARTED:
+    if group.state is ServiceState.STARTED and port.state is ServiceState.STARTED:
         start_subscription(connection, subscription_id)
-    set_member_subscription(connection, group.group_id, port.port_id, subscription_id)
-
-
-def _unsubscribe_member(connection: Connection, group: SendPortGroup, port_id: uuid.UUID) -> None:
-    """Remove the subscription of a port through a group, if there is one."""
-    for member in get_send_port_group(connection, group.group_id).members:
-        if member.port_id == port_id and member.subscription_id is not None:
-            remove_subscription(connection, member.subscription_id)
-            set_member_subscription(connection, group.group_id, port_id, None)
 
 
 # -- both ----------------------------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from postroom.errors import NotFound, StateError, suggest_names
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.send_port_groups import (
     MemberDisposition,
     SendPortGroup,
     read_send_port_groups,
 )
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.operations.ports.enlistment import enlist_group, unenlist_group
 from postroom.operations.ports.states import StateOperations
@@ -27,7 +27,7 @@ from postroom.operations.records import extend
 @dataclass(frozen=True, kw_only=True)
 class _Group:
     name: str
-    state: PortState
+    state: ServiceState
     application: str
     filter: str | None
     description: str
@@ -46,7 +46,7 @@ class MemberListing:
     """A member of a send port group, and what happens to messages that come to it through the group."""
 
     member: str
-    state: PortState
+    state: ServiceState
     through_the_group: MemberDisposition
     subscription_id: int | None
 

@@ -15,9 +15,9 @@ from postroom.application import Retry
 from postroom.application.backup_transport import TransportSettings
 from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
 from postroom.messagebox.circuits import read_open_circuits
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.instances import count_queues_of_ports
@@ -36,7 +36,7 @@ class PortListing:
     """A send port with the number of its instances in the queues. Secrets of the adapter are hidden."""
 
     name: str
-    state: PortState
+    state: ServiceState
     application: str
     host: str
     filter: str | None

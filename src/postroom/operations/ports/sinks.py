@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.sink_progress import (
     ReportedSink,
@@ -62,7 +62,7 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
         report = reports.get(listed.port_id, ReportedSink())
         is_served = listed.host in served  # the last report of a process that has ended is out of date
         state = report.state.value if is_served else "not running"
-        if is_served and listed.state is not PortState.STARTED and report.state is SinkState.WAITING:
+        if is_served and listed.state is not ServiceState.STARTED and report.state is SinkState.WAITING:
             state = listed.state.name.lower()
         found.append(
             SinkListing(

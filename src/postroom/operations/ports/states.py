@@ -16,39 +16,36 @@ from psycopg.pq import TransactionStatus
 
 from postroom.errors import StateError
 from postroom.messagebox.audit import record_action
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import read_hosts
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.coordination.running_processes import change_routing
 from postroom.messagebox.instance_operations import run_operation
-from postroom.messagebox.orchestrations import OrchestrationState
-from postroom.messagebox.service_states import Resumed, ServiceKind, start_or_stop_service
-
-State = PortState | OrchestrationState
+from postroom.messagebox.service_states import Resumed, start_or_stop_service
 
 
 class HasState(Protocol):
     """A send port, a send port group or an orchestration."""
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> ServiceState: ...
 
 
 T = TypeVar("T", bound=HasState)
 
 #: The operations that are allowed in each state.
 _TRANSITIONS = {
-    "bound": ("enlist", "start"),
-    "stopped": ("start", "unenlist"),
-    "started": ("stop", "unenlist"),
+    ServiceState.BOUND: ("enlist", "start"),
+    ServiceState.STOPPED: ("start", "unenlist"),
+    ServiceState.STARTED: ("stop", "unenlist"),
 }
 #: The state that each operation leads to.
 _TARGETS = {
-    "enlist": "stopped",
-    "start": "started",
-    "stop": "stopped",
-    "unenlist": "bound",
+    "enlist": ServiceState.STOPPED,
+    "start": ServiceState.STARTED,
+    "stop": ServiceState.STOPPED,
+    "unenlist": ServiceState.BOUND,
 }
 
 
@@ -58,18 +55,18 @@ class StateChange:
     operation that resumes the others."""
 
     name: str
-    before: State
-    after: State
+    before: ServiceState
+    after: ServiceState
     resumed: int = 0
     operation_id: int | None = None
 
 
-def check_transition(operation: str, what: str, state: State) -> None:
+def check_transition(operation: str, what: str, state: ServiceState) -> None:
     """Raise StateError if the state does not allow the operation. ``what`` is the subject: ``Port 'Europe'``."""
-    name = state.name.lower()
-    if operation not in _TRANSITIONS[name]:
-        allowed = " or ".join(f"'{other}'" for other in _TRANSITIONS[name])
-        problem = f"is already {name}" if _TARGETS[operation] == name else f"is {name} and cannot {operation}"
+    if operation not in _TRANSITIONS[state]:
+        allowed = " or ".join(f"'{other}'" for other in _TRANSITIONS[state])
+        is_target = _TARGETS[operation] is state
+        problem = f"is already {state.value}" if is_target else f"is {state.value} and cannot {operation}"
         raise StateError(f"{what} {problem}.", hint=f"Possible operations: {allowed}.")
 
 
@@ -83,7 +80,7 @@ class StateOperations(Generic[T]):
     def __init__(
         self,
         what: str,
-        kind: ServiceKind,
+        kind: Literal["port", "group", "orchestration"],
         find: Callable[[Connection, str], T],
         *,
         get_id: Callable[[T], uuid.UUID],
@@ -124,13 +121,12 @@ class StateOperations(Generic[T]):
         change_routing(connection)
         found = self._find_allowed(connection, operation, name)
         after = step(connection, found)
-        before = found.state.name.lower()
         record_action(
             connection,
             f"{self._kind}.{operation}",
             name,
-            before={"state": before},
-            after={"state": after.state.name.lower()},
+            before={"state": found.state.value},
+            after={"state": after.state.value},
         )
         return StateChange(name=name, before=found.state, after=after.state)
 
@@ -141,15 +137,15 @@ class StateOperations(Generic[T]):
         def work(connection: Connection) -> StateChange:
             nonlocal resumed
             found = self._find_allowed(connection, operation, name)
-            if found.state.name == "BOUND":
+            if found.state is ServiceState.BOUND:
                 self._configure(connection, "enlist", name, self._enlist)
             if operation == "start":
                 self._check_start(self._find(connection, name))
-            resumed = start_or_stop_service(connection, self._kind, self._get_id(found), start=operation == "start")
+            resumed = start_or_stop_service(connection, self._get_id(found), start=operation == "start")
             return StateChange(
                 name=name,
                 before=found.state,
-                after=type(found.state)[_TARGETS[operation].upper()],
+                after=_TARGETS[operation],
                 resumed=resumed.count,
                 operation_id=resumed.operation_id,
             )

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from postroom.adapters import AnySink
 from postroom.errors import DefinitionError, MessageBoxUnavailable, PostroomError, StateError
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.sink_batches import lock_sink
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
@@ -124,7 +124,7 @@ class Sinks:
     def _find_missing_jars(self, connection: Connection, waiting: Collection[uuid.UUID]) -> Iterator[PostroomError]:
         """Yield the error of each started sink that has no waiting messages and that Spark lacks a jar for."""
         for port in read_send_ports(connection, host_id=self._host.host_id):
-            if port.adapter_type.is_sink and port.state is PortState.STARTED and port.port_id not in waiting:
+            if port.adapter_type.is_sink and port.state is ServiceState.STARTED and port.port_id not in waiting:
                 try:
                     error: PostroomError | None = self._drain.find_missing_jar(port)
                 except DefinitionError as unreadable:

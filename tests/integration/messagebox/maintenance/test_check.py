@@ -39,10 +39,14 @@ DAMAGES = {
         "predicates_without_group"
     },
     "DELETE FROM predicates": {"incomplete_groups"},
-    "UPDATE send_ports SET state = 2": {"wrong_service_subscriptions"},
+    "UPDATE services SET state = 'stopped' WHERE kind = 'send port'": {"wrong_service_subscriptions"},
     "UPDATE subscriptions SET removed_at = now() WHERE group_id IS NULL": {"wrong_service_subscriptions"},
     "UPDATE subscriptions SET state = 2 WHERE group_id IS NOT NULL": {"wrong_service_subscriptions"},
-    "UPDATE send_port_groups SET state = 1": {"wrong_service_subscriptions"},
+    "UPDATE services SET state = 'bound' WHERE kind = 'send port group'": {"wrong_service_subscriptions"},
+    "UPDATE services SET name = 'Other' WHERE kind = 'send port'": {"services_unlike_artifacts"},
+    "UPDATE services SET host_id = NULL WHERE kind = 'send port'": {"services_unlike_artifacts"},
+    "DELETE FROM services WHERE kind = 'send port group'": {"services_unlike_artifacts"},
+    "DELETE FROM send_port_groups": {"services_unlike_artifacts"},
     "INSERT INTO message_properties (batch_id, message_id, property_id) VALUES ("
     " gen_random_uuid(), gen_random_uuid(), 1)": {"transient_rows_left_behind"},
     "INSERT INTO message_predicates VALUES (gen_random_uuid(), gen_random_uuid(), 'key', 'value')": {
@@ -76,7 +80,8 @@ DAMAGES = {
     " VALUES (gen_random_uuid(), 'orchestration', 't', 'o', 'o', 1, 1) RETURNING id)"
     " INSERT INTO subscriptions (host_id, service_class, service_id, service_name, instance_id, correlation_type_id,"
     " correlation_values, correlation_hash) SELECT 1, 1, id, 'o', gen_random_uuid(), 1, '{}', 0 FROM o": {
-        "subscriptions_without_orchestration"
+        "services_unlike_artifacts",
+        "subscriptions_without_orchestration",
     },
     "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
     " SELECT 1, message_id, 4, instance_id, 5 FROM work_queue": {

@@ -19,8 +19,8 @@ from postroom.application import ApplicationDefinition, SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import find_host, read_hosts
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.streams.file_claims import FileClaimState
@@ -88,7 +88,7 @@ def read_value(connection: Connection, query: str, *parameters: object) -> Any:
     return row[0]
 
 
-def list_port_states(connection: Connection) -> Iterator[tuple[str, PortState]]:
+def list_port_states(connection: Connection) -> Iterator[tuple[str, ServiceState]]:
     return ((port.name, port.state) for port in read_send_ports(connection))
 
 
@@ -109,7 +109,7 @@ def test_a_first_apply_creates_everything_and_routes_messages(connection: Connec
     (location,) = read_receive_locations(connection)
     assert (location.port_name, location.uri, location.enabled) == ("OrdersIn", "file:///srv/orders/in", True)
     (port,) = read_send_ports(connection)
-    assert (port.state, port.uri, port.settings.retry.count) == (PortState.STARTED, "file:///srv/orders/out", 3)
+    assert (port.state, port.uri, port.settings.retry.count) == (ServiceState.STARTED, "file:///srv/orders/out", 3)
     assert Contents(connection).count("properties") == len(SYSTEM_PROPERTIES) + 2
     assert publish(connection, "EU") == ("Europe",)
     assert publish(connection, "US") == ()
@@ -147,7 +147,11 @@ def test_a_changed_filter_replaces_the_old_one_at_once(connection: Connection) -
         "Orders.Region == 'US'",
     )
     after = read_send_ports(connection)[0]
-    assert (after.port_id, after.transport_id, after.state) == (before.port_id, before.transport_id, PortState.STARTED)
+    assert (after.port_id, after.transport_id, after.state) == (
+        before.port_id,
+        before.transport_id,
+        ServiceState.STARTED,
+    )
     assert after.subscription_id != before.subscription_id
     assert publish(connection, "US") == ("Europe",)
     assert publish(connection, "EU") == ()
@@ -174,20 +178,20 @@ def test_an_unenlisted_port_stays_unenlisted(connection: Connection) -> None:
     deploy(connection, orders())
     ports.unenlist(connection, "Europe")
     deploy(connection, orders(filter=Region == "US"))
-    assert dict(list_port_states(connection)) == {"Europe": PortState.BOUND}
+    assert dict(list_port_states(connection)) == {"Europe": ServiceState.BOUND}
     assert publish(connection, "US") == ()
 
 
 @pytest.mark.parametrize("state", ["bound", "stopped", "started"])
 def test_a_new_port_gets_its_declared_state(connection: Connection, state: SendPortState) -> None:
     deploy(connection, orders(state=state))
-    assert dict(list_port_states(connection)) == {"Europe": PortState[state.upper()]}
+    assert dict(list_port_states(connection)) == {"Europe": ServiceState[state.upper()]}
 
 
 def test_a_declared_state_does_not_overrule_the_operator(connection: Connection) -> None:
     deploy(connection, orders())
     done = deploy(connection, orders(state="stopped"))
-    assert dict(list_port_states(connection)) == {"Europe": PortState.STARTED}
+    assert dict(list_port_states(connection)) == {"Europe": ServiceState.STARTED}
     (step,) = done.select(ChangeKind.SEND_PORT, Action.KEEP)
     assert step.note == "stays started"
 

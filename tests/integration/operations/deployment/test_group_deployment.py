@@ -12,9 +12,9 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.backlog import Backlog
@@ -80,7 +80,7 @@ def test_a_first_apply_creates_the_group_and_routes_messages(connection: Connect
     assert (step.name, step.note) == ("G", "started, filter: Orders.Region == 'EU'; members: A, B")
     assert publish(connection) == ("A", "B")
     group = read_group(connection)
-    assert (group.state, group.application) == (PortState.STARTED, "orders")
+    assert (group.state, group.application) == (ServiceState.STARTED, "orders")
     agent = MessageAgent(connection, find_host(connection, "Main"))
     [published] = agent.publish([Message.of(b"", promoted={BTS.SPGroupID: str(group.group_id)})])
     assert published.subscribers == ("A", "B")
@@ -92,13 +92,13 @@ def test_a_new_group_gets_its_declared_state_and_keeps_the_state_that_an_operato
     connection: Connection, state: SendPortState
 ) -> None:
     deploy(connection, orders(state=state))
-    assert read_group(connection).state is PortState[state.upper()]
+    assert read_group(connection).state is ServiceState[state.upper()]
     assert publish(connection) == (() if state == "bound" else ("A", "B"))
     if state == "started":
         groups.stop(connection, "G")
         (step,) = deploy(connection, orders(filter=Region == "US")).select(ChangeKind.SEND_PORT_GROUP, Action.CHANGE)
         assert step.note == "stays stopped"
-        assert read_group(connection).state is PortState.STOPPED
+        assert read_group(connection).state is ServiceState.STOPPED
 
 
 def test_a_changed_group_filter_replaces_the_old_one_at_once(connection: Connection) -> None:
@@ -156,7 +156,7 @@ def test_a_started_member_cannot_leave_its_group(connection: Connection) -> None
     ports.stop(connection, "B")
     deploy(connection, orders(("A",)))
     assert publish(connection) == ("A",)
-    assert dict(_read_states(connection))["B"] == PortState.STOPPED
+    assert dict(_read_states(connection))["B"] == ServiceState.STOPPED
 
 
 def test_an_enlisted_group_keeps_an_enlisted_member(connection: Connection) -> None:
@@ -272,5 +272,5 @@ def _count_rows(connection: Connection, what: Countable) -> int:
     return Contents(connection).count(what)
 
 
-def _read_states(connection: Connection) -> list[tuple[str, PortState]]:
+def _read_states(connection: Connection) -> list[tuple[str, ServiceState]]:
     return [(port.name, port.state) for port in ports.list_ports(connection)]

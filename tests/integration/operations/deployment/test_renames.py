@@ -10,9 +10,9 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import find_violations
@@ -64,7 +64,7 @@ def test_a_renamed_port_keeps_its_id_state_and_subscription(connection: Connecti
     done = deploy(connection, orders(("C2", "C")))
     assert list_changes(done) == {("change", "application", "orders"), ("change", "send port", "C2")}
     assert read_ids(connection) == {"C2": before}
-    assert [port.state for port in read_send_ports(connection)] == [PortState.STOPPED]
+    assert [port.state for port in read_send_ports(connection)] == [ServiceState.STOPPED]
     assert publish(connection, routing) == ("C2",), "publishers see the new name"
     assert {instance.service for instance in list_instances(connection, InstanceQuery())} == {"C2"}
     with pytest.raises(NotFound) as not_found:

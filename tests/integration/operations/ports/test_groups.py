@@ -10,8 +10,8 @@ import pytest
 
 from postroom.errors import NotFound, PublishFailed, StateError
 from postroom.message import Message
-from postroom.messagebox.configuration.endpoints import PortState
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.instances import InstanceState
 from postroom.messagebox.storage.copy_rows import Cause
 from postroom.operations.ports import groups
@@ -200,7 +200,7 @@ def test_a_group_allows_the_same_transitions_as_a_port(box: Box) -> None:
             for step in way:
                 step(box.connection, "G")
             if name in allowed[state]:
-                assert operation(box.connection, "G").before is PortState[state.upper()]
+                assert operation(box.connection, "G").before is ServiceState[state.upper()]
             else:
                 with pytest.raises(
                     StateError, match=rf"Send port group 'G' is (already {state}|{state} and cannot {name})\."

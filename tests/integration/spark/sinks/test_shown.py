@@ -8,7 +8,7 @@ import pytest
 
 from postroom.adapters import SparkSink, SparkTable
 from postroom.errors import NotAllowed
-from postroom.messagebox.configuration.endpoints import PortState
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import connect
 from postroom.messagebox.streams.sink_progress import SinkReport, lock_sinks_served
 from postroom.operations.describe import describe_value
@@ -67,7 +67,7 @@ def test_the_reason_of_an_interrupted_batch_is_shown(box: Box, tmp_path: Path) -
     publish(box, b"a")
     with connect(box.url) as process:
         lock_sinks_served(process, box.host().host_id)
-        box.set_ports(state=PortState.STOPPED)
+        box.set_port_states(ServiceState.STOPPED)
         assert shown(box).state == "stopped"
         drain = make_drain(box, tmp_path)
         drain._writer.has_died = lambda: True  # type: ignore[method-assign]
