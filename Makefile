@@ -48,6 +48,7 @@ quick: check  ## Run check and the unit tests, in less than 90 seconds
 .PHONY: tests
 tests: $(INSTALLED)
 	@echo "==> Tests"
+	@$(PY) -m compileall -q src  # hundreds of processes are started, maybe in an environment that writes no bytecode
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(if $(ALL),,--sample=$(or $(SEED),random)) $(TESTS)
 
 .PHONY: chaos

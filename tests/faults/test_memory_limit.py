@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from postroom.messagebox.maintenance.check import check
 from tests.support.box import Box
 from tests.support.orchestration_host import start_orchestration_host
@@ -48,6 +50,7 @@ async def work(order: Message) -> None:
 """
 
 
+@pytest.mark.sample("hosts under load")
 def test_an_instance_that_needs_too_much_memory_is_suspended_and_the_others_end(box: Box, tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     apply_orchestrations(box, tmp_path, CODE.format(calls=str(calls), memory=MEMORY))

@@ -132,6 +132,7 @@ def deliver(connection: Connection, limit: int) -> list[Delivery]:
     return [(json.loads(row.body or b"")["number"], row.port or "") for row in rows]
 
 
+@pytest.mark.sample("hosts under load")
 def test_every_message_of_a_backup_under_load_is_accounted_for(
     box: Box, databases: Databases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,7 @@ def port() -> Iterator[int]:
         yield reserved
 
 
+@pytest.mark.sample("hosts under load")
 def test_a_rolling_restart_with_another_version_loses_nothing(box: Box, tmp_path: Path, port: int) -> None:
     old_version = copy_old_version(tmp_path / "old")
     migrate_old = "import sys, postroom.messagebox.migrate as m; m.migrate(sys.argv[1]); print(m.__file__)"
