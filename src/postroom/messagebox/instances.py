@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
@@ -303,12 +303,8 @@ def _read(connection: Connection, parameters: dict[str, Any], direction: Directi
     return [_to_instance(row) for row in connection.execute(select_instances(direction), parameters)]
 
 
-_FIELDS = (
-    *("instance_id", "state", "host", "service_class", "service_id", "service", "port", "subscription_id"),
-    *("message_id", "task", "attempt", "priority", "seq", "enqueued_at", "retry_at", "timer_at", "suspended_at"),
-    *("cause", "error_code", "error_description", "adapter", "uri", "related_instance_id", "last_related_instance_id"),
-    *("messages", "service_removed", "on_backup", "version"),
-)
+#: The fields in the order of the columns of list_instances.sql.
+_FIELDS = [each.name for each in fields(Instance) if each.init]
 
 
 def _to_instance(row: tuple[Any, ...]) -> Instance:

@@ -127,7 +127,11 @@ class HostOrchestrations:
             connection,
             f"SELECT * FROM claim_orchestrations_{self._host}(%s, %s, %s, %s, coalesce(%s, now()))",
             lambda row: ClaimedInstance(claim_id, *row),
-            *(claim_id, host_instance, limit, format_array(services), now),
+            claim_id,
+            host_instance,
+            limit,
+            format_array(services),
+            now,
         )
 
     def release(

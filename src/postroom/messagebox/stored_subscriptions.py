@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -74,10 +74,8 @@ def read_correlation_keys(connection: Connection, ids: Sequence[int]) -> dict[in
     return dict(connection.execute(statement("queries/read_correlation_properties"), (list(ids),)).fetchall())
 
 
-_FIELDS = (
-    *("subscription_id", "instance_id", "service_class", "service_id", "service_name", "host", "priority", "state"),
-    *("ordered_delivery", "request_response", "filter", "convoy", "created_at", "valid_from", "group"),
-)
+#: The fields in the order of the columns of list_subscriptions.sql.
+_FIELDS = [each.name for each in fields(Subscription) if each.name != "type"]
 
 
 def _to_subscription(row: tuple[Any, ...]) -> Subscription:

@@ -97,8 +97,14 @@ class ServiceSubscriptions:
                 connection,
                 "create_subscription",
                 "%s::smallint, %s, %s, %s, %s::smallint, %s::int, %s, %s",
-                *(self._service_class, service.service_id, service.name, format_filter(filter), priority),
-                *(convoy_set_id, ordered, request_response),
+                self._service_class,
+                service.service_id,
+                service.name,
+                format_filter(filter),
+                priority,
+                convoy_set_id,
+                ordered,
+                request_response,
             )
         )
         with connection.cursor() as cursor:
@@ -107,7 +113,11 @@ class ServiceSubscriptions:
                 " %s::numeric, %s::double precision)",
                 [
                     (
-                        *(subscription_id, number, table, predicate.property.key, predicate.operator),
+                        subscription_id,
+                        number,
+                        table,
+                        predicate.property.key,
+                        predicate.operator,
                         *to_stored(predicate.value),
                     )
                     for number, group in enumerate(filter.groups)
@@ -191,7 +201,11 @@ class ServiceSubscriptions:
     ) -> tuple[object, ...]:
         group = _get_equalities(filter)
         return (
-            *(self._service_class, service.service_id, service.name, priority, instance_id),
+            self._service_class,
+            service.service_id,
+            service.name,
+            priority,
+            instance_id,
             [predicate.property.key for predicate in group],
             [int(predicate.property.value_type) for predicate in group],
             [value_key(predicate.value) for predicate in group if predicate.value is not None],

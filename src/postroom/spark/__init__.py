@@ -27,4 +27,4 @@ def register(
     """
     from postroom.spark.history.data_source import register_history
 
-    register_history(session, url=url, home=home, user=user)
+    register_history(session, url, home, user)

@@ -1,6 +1,6 @@
 -- The subscriptions that can be matched, by service; every condition is optional.
 -- Indexes: subscriptions_service_name, in whose order they come; subscriptions_instance if an instance is given.
-SELECT s.id, s.instance_id, s.service_class, s.service_id, s.service_name, h.name, s.priority, s.state, s.ordered,
+SELECT s.id, s.service_class, s.service_id, s.service_name, h.name, s.instance_id, s.priority, s.state, s.ordered,
        s.request_response, s.filter,
        coalesce((SELECT array_agg(p.key ORDER BY o.number)
                    FROM convoy_sets c

@@ -47,9 +47,23 @@ PARTS = ("part_id", "name", "content_type", "charset", "size", "only_reference",
 _START_OF_PART = _COUNT.pack(len(PARTS)) + _LENGTH.pack(16)
 QUEUE = ("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority")
 SUSPENDED = (
-    *("host_id", "message_id", "subscription_id", "service_class", "service_id", "instance_id", "priority", "task"),
-    *("resumable", "cause", "error_code", "error_description", "adapter", "uri", "related_instance_id"),
-    *("last_related_instance_id", "group_id"),
+    "host_id",
+    "message_id",
+    "subscription_id",
+    "service_class",
+    "service_id",
+    "instance_id",
+    "priority",
+    "task",
+    "resumable",
+    "cause",
+    "error_code",
+    "error_description",
+    "adapter",
+    "uri",
+    "related_instance_id",
+    "last_related_instance_id",
+    "group_id",
 )
 
 

@@ -23,7 +23,10 @@ def dump_database(url: str, snapshot: str, target: Path) -> tuple[int, str]:
     """Dump the MessageBox as of an exported snapshot. Return the size and the checksum of the dump."""
     command = [
         *(str(find_program("pg_dump")), "--format=custom", "--compress=1", *_WITHOUT_RIGHTS),
-        *(f"--snapshot={snapshot}", "--schema=messagebox", "--schema=management", "--no-password"),
+        f"--snapshot={snapshot}",
+        "--schema=messagebox",
+        "--schema=management",
+        "--no-password",
     ]
     digest, size = hashlib.sha256(), 0
     with tempfile.TemporaryFile() as errors, target.open("xb") as writer:

@@ -18,8 +18,20 @@ from postroom.messagebox.instances import (
 ERROR_CODES = frozenset(
     {
         *FAILURE_CODES,
-        *("PORT_STOPPED", "PORT_GONE", "OPERATOR", "NO_RECEIVER", "SERVICE_WINDOW", "PROGRAM", "SUBSCRIPTION_EXPIRED"),
-        *("CORRELATION", "ORCHESTRATION", "ORCHESTRATION_CODE", "JOURNAL", "JOURNAL_FULL", "STEP", "STEP_RESULT"),
+        "PORT_STOPPED",
+        "PORT_GONE",
+        "OPERATOR",
+        "NO_RECEIVER",
+        "SERVICE_WINDOW",
+        "PROGRAM",
+        "SUBSCRIPTION_EXPIRED",
+        "CORRELATION",
+        "ORCHESTRATION",
+        "ORCHESTRATION_CODE",
+        "JOURNAL",
+        "JOURNAL_FULL",
+        "STEP",
+        "STEP_RESULT",
         "SUSPENDED_ITSELF",
     }
 )

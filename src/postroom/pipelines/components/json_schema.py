@@ -82,17 +82,11 @@ def _check(validator: jsonschema_rs.Validator, batch: MessageBatch, row: int) ->
 
     from postroom.pipelines.documents.disassembled_batch import read_whole
     from postroom.pipelines.documents.node_limit import JSON_MARKS, check_node_count
-    from postroom.pipelines.json.failure import UTF_8_MARK, UTF_16_MARKS, malformed_failure, utf_16_failure
+    from postroom.pipelines.json.failure import decode_document
 
     content = read_whole(batch.body(row), "document that is validated")
-    if content.startswith(UTF_16_MARKS):
-        raise utf_16_failure()
-    document = content.removeprefix(UTF_8_MARK)
-    check_node_count(document, JSON_MARKS)
-    try:
-        decoded = msgspec.json.decode(document)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise malformed_failure(document, error) from None
+    check_node_count(content, JSON_MARKS)
+    decoded = decode_document(content, msgspec.json.decode)
     try:
         if validator.is_valid(decoded):
             return

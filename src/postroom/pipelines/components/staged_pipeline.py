@@ -41,6 +41,13 @@ class StagedPipeline(BaseModel):
         """The components by stage, in the order in which the stages run."""
         return {alias: getattr(self, name) for alias, name in self.list_stages()}
 
+    def _list_components(self) -> list[tuple[str, Any]]:
+        """Return the components, each with its stage and number."""
+        stages = self.stages.items()
+        return [
+            (f"{stage}, component {number}", one) for stage, listed in stages for number, one in enumerate(listed, 1)
+        ]
+
     @classmethod
     def list_stages(cls) -> Iterator[tuple[str, str]]:
         """Yield the stages, in the order in which they run: the name of each and its field."""
@@ -71,23 +78,20 @@ class StagedPipeline(BaseModel):
     def packing_problems(self, folder: Path) -> list[str]:
         """Describe what prevents the pipeline from running outside the application's folder, ``folder``."""
         found = []
-        for stage, listed in self.stages.items():
-            for number, component in enumerate(listed, 1):
-                try:
-                    if not isinstance(component, Format):
-                        refer_to(component, folder)
-                except DefinitionError as error:
-                    found.append(f"{stage}, component {number}: {error.what}")
+        for position, component in self._list_components():
+            try:
+                if not isinstance(component, Format):
+                    refer_to(component, folder)
+            except DefinitionError as error:
+                found.append(f"{position}: {error.what}")
         if found:
             return found
         try:
             packed = self.pack(folder)
-            for stage, listed in packed.stages.items():
-                for number, component in enumerate(listed, 1):
-                    if not isinstance(component, Format):
-                        loaded = load_component(component, packed.files)
-                        if isinstance(loaded, Component):
-                            found += [f"{stage}, component {number}: {text}" for text in loaded.file_problems()]
+            for position, component in packed._list_components():
+                loaded = component if isinstance(component, Format) else load_component(component, packed.files)
+                if isinstance(loaded, Component):
+                    found += [f"{position}: {text}" for text in loaded.file_problems()]
         except DefinitionError as error:
             return [" ".join(text for text in (error.what, error.hint) if text)]
         except PipelineFailure as error:

@@ -17,7 +17,7 @@ from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchS
 from postroom.pipelines.flat.definition import FlatDocument
 from postroom.pipelines.flat.layout import Field
 from postroom.pipelines.flat.record import FlatPromotion
-from postroom.pipelines.json.failure import UTF_8_MARK, UTF_16_MARKS, malformed_failure, utf_16_failure
+from postroom.pipelines.json.failure import UTF_8_MARK, decode_document
 from postroom.pipelines.xml.promotion import get_message_type
 from postroom.pipelines.xml.tree import read_tree
 from postroom.values import ValueType
@@ -131,7 +131,7 @@ def read_document(content: bytes, names: Iterable[str], lines: Mapping[str, Sequ
             if isinstance(child.tag, str) and child.tag in lines
         ]
         return DocumentTexts(fields=read_xml_texts(root, names), lines=found)
-    members = read_json_object(content)
+    members = decode_document(content, _OBJECT.decode)
     found = []
     for line, line_names in lines.items():
         for each in _read_list(line, members.get(line)):
@@ -141,15 +141,9 @@ def read_document(content: bytes, names: Iterable[str], lines: Mapping[str, Sequ
 
 def read_rows(content: bytes, names: Sequence[str]) -> list[FieldTexts]:
     """Read the rows of a table: of an XML document or a JSON object one, of a JSON array of objects one for each."""
-    document = content.removeprefix(UTF_8_MARK)
-    if document.lstrip()[:1] != b"[":
+    if content.removeprefix(UTF_8_MARK).lstrip()[:1] != b"[":
         return [read_document(content, names, {}).fields]
-    try:
-        document.decode()
-        rows = _OBJECTS.decode(document)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise malformed_failure(document, error) from None
-    return [read_json_texts(row, names) for row in rows]
+    return [read_json_texts(row, names) for row in decode_document(content, _OBJECTS.decode)]
 
 
 def read_xml_texts(parent: etree._Element, names: Iterable[str]) -> dict[str, str | None]:
@@ -164,18 +158,6 @@ def read_xml_texts(parent: etree._Element, names: Iterable[str]) -> dict[str, st
         if elements:
             texts[name] = elements[0].text or ""
     return texts
-
-
-def read_json_object(content: bytes) -> Mapping[str, msgspec.Raw]:
-    """Return the members of a JSON object."""
-    if content.startswith(UTF_16_MARKS):
-        raise utf_16_failure()
-    document = content.removeprefix(UTF_8_MARK)
-    try:
-        document.decode()
-        return _OBJECT.decode(document)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise malformed_failure(document, error) from None
 
 
 def read_json_texts(members: Mapping[str, msgspec.Raw], names: Iterable[str]) -> dict[str, str | None]:
@@ -211,7 +193,10 @@ def _field_failure(name: str, why: str) -> PipelineFailure:
 def disassemble(pipeline: FlatDocument, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
     """Yield one message. The properties that are promoted from the header are not in it."""
     content = read_whole(body, "document")
-    texts = _read_json(pipeline, content) if pipeline.output == "json" else _read_xml(pipeline, content)
+    if pipeline.output == "json":
+        texts: FieldTexts = read_json_texts(decode_document(content, _OBJECT.decode), pipeline.record.names)
+    else:
+        texts = _read_xml(pipeline, content)
     values = FlatPromotion(pipeline, ()).values([texts.get(name) for name in pipeline.record.names])
     builder = BatchBuilder(promotes=pipeline.promotes)
     builder.add(1, content, values, offset=0, message_type=pipeline.message_type)
@@ -227,7 +212,3 @@ def _read_xml(pipeline: FlatDocument, content: bytes) -> FieldTexts:
             hint="Correct the document. It must have the same form as the documents of the other records.",
         )
     return read_xml_texts(root, pipeline.record.names)
-
-
-def _read_json(pipeline: FlatDocument, content: bytes) -> FieldTexts:
-    return read_json_texts(read_json_object(content), pipeline.record.names)

@@ -9,7 +9,7 @@ import msgspec
 
 from postroom.message import Context
 from postroom.pipelines.demotions import demotion_failure, find_demoted, format_demoted
-from postroom.pipelines.json.failure import UTF_8_MARK, UTF_16_MARKS, malformed_failure, utf_16_failure
+from postroom.pipelines.json.failure import decode_document
 from postroom.pipelines.json.path import parse_path
 from postroom.properties import Property
 from postroom.values import Value, ValueType, type_of
@@ -25,14 +25,7 @@ class NotAnObject(ValueError):
 
 def read_json(content: bytes) -> bytes:
     """Return a JSON document without a byte order mark and surrounding space. Raise PipelineFailure if it is none."""
-    if content.startswith(UTF_16_MARKS):
-        raise utf_16_failure()
-    document = content.removeprefix(UTF_8_MARK)
-    try:
-        document.decode()
-        return bytes(_ANY.decode(document)).strip()
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise malformed_failure(document, error) from None
+    return bytes(decode_document(content, _ANY.decode)).strip()
 
 
 def demote_json(document: bytes, demotions: Mapping[Property, str], context: Context) -> bytes:

@@ -1,12 +1,16 @@
-"""Failures of documents that are not JSON, with the position of the error."""
+"""Decodes JSON documents, and explains why one is not JSON, with the position of the error."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
 from postroom.errors import PipelineFailure
+
+T = TypeVar("T")
 
 _HINT = "Correct the document and send it again."
 _BYTE = re.compile(r" ?\(byte (\d+)\)")
@@ -18,6 +22,19 @@ _SURROGATE_ERRORS = re.compile("truncated|hex escape|surrogate")
 
 UTF_8_MARK = b"\xef\xbb\xbf"
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def decode_document(content: bytes, decode: Callable[[bytes], T]) -> T:
+    """Return what ``decode`` makes of a document without its byte order mark. Raise PipelineFailure if it is not JSON
+    in UTF-8."""
+    if content.startswith(UTF_16_MARKS):
+        raise utf_16_failure()
+    document = content.removeprefix(UTF_8_MARK)
+    try:
+        document.decode()
+        return decode(document)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise malformed_failure(document, error) from None
 
 
 def malformed_failure(document: bytes, error: Exception) -> PipelineFailure:

@@ -11,11 +11,23 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 #: The options of Spark's readers that change the text of a row, in lower case.
-_OPTIONS = (
-    *("sep", "delimiter", "quote", "escape", "nullvalue", "emptyvalue", "encoding", "charset", "locale", "header"),
+_OPTIONS = [
+    "sep",
+    "delimiter",
+    "quote",
+    "escape",
+    "nullvalue",
+    "emptyvalue",
+    "encoding",
+    "charset",
+    "locale",
+    "header",
     "rowtag",
-    *("ignoreleadingwhitespace", "ignoretrailingwhitespace", "dateformat", "timestampformat"),
-)
+    "ignoreleadingwhitespace",
+    "ignoretrailingwhitespace",
+    "dateformat",
+    "timestampformat",
+]
 #: The characters that Spark's reader trims.
 _BLANK = "".join(map(chr, range(33)))
 

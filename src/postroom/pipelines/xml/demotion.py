@@ -6,9 +6,7 @@ the path of a schema, must select a node that exists.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from lxml import etree
@@ -16,7 +14,7 @@ from lxml import etree
 from postroom.message import Context
 from postroom.pipelines.demotions import demotion_failure, find_demoted, format_demoted
 from postroom.pipelines.promotions import Promotions
-from postroom.pipelines.xml.path import NamedSteps, parse_named_steps
+from postroom.pipelines.xml.path import NamedSteps, cache_per_thread, parse_named_steps
 from postroom.pipelines.xml.promotion import NIL
 from postroom.properties import Property
 from postroom.schemas import Schema
@@ -54,24 +52,13 @@ class SchemaDemotion:
                 _write_selected(prop, field.path, xpath, root, format_date(field.form, value) or format_demoted(value))
 
 
+@cache_per_thread
 def compile_xml_demotion(demotions: Promotions, namespaces: tuple[tuple[str, str], ...]) -> XmlDemotion:
-    """Return the compiled demotions of this thread."""
-    return _compile_for_thread(demotions, namespaces, threading.get_ident())
-
-
-def compile_schema_demotion(schema: Schema) -> SchemaDemotion:
-    """Return the compiled fields of this thread."""
-    return _compile_schema_for_thread(schema, threading.get_ident())
-
-
-# One per thread: lxml locks an XPath while it runs. A thread that was abandoned there would block the others.
-@lru_cache(maxsize=256)
-def _compile_for_thread(demotions: Promotions, namespaces: tuple[tuple[str, str], ...], thread: int) -> XmlDemotion:
     return XmlDemotion(demotions, dict(namespaces))
 
 
-@lru_cache(maxsize=256)
-def _compile_schema_for_thread(schema: Schema, thread: int) -> SchemaDemotion:
+@cache_per_thread
+def compile_schema_demotion(schema: Schema) -> SchemaDemotion:
     return SchemaDemotion(schema)
 
 

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import ParamSpec, TypeVar
 
 from lxml import etree
 
 from postroom.errors import PipelineFailure
 from postroom.pipelines.promotions import Promotions
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _NAME = r"[^\W\d][\w.-]*"
 #: Element names from the root down, with an optional attribute at the end.
 _NAMED_STEPS = re.compile(rf"(?:/(?:{_NAME}:)?{_NAME})+(?:/@(?:{_NAME}:)?{_NAME})?")
 _ANY_DOCUMENT = etree.fromstring("<document/>")
+
+
+def cache_per_thread(compile: Callable[P, T]) -> Callable[P, T]:
+    """Cache what a function compiles, for each thread: lxml locks an XPath while it runs, and a thread that was
+    abandoned there would block the others."""
+
+    @lru_cache(maxsize=256)
+    def compile_for_thread(thread: int, *args: P.args, **kwargs: P.kwargs) -> T:
+        return compile(*args, **kwargs)
+
+    return lambda *args, **kwargs: compile_for_thread(threading.get_ident(), *args, **kwargs)
 
 
 def compile_path(path: str, namespaces: Mapping[str, str]) -> etree.XPath:

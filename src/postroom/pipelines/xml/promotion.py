@@ -5,7 +5,6 @@ The XPaths are those of a pipeline, or those of the fields that the schema of a 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
@@ -15,7 +14,7 @@ from lxml import etree
 
 from postroom.errors import BadValue, PipelineFailure
 from postroom.pipelines.promotions import Promotions, promote_text, promotion_failure
-from postroom.pipelines.xml.path import compile_path, parse_named_steps
+from postroom.pipelines.xml.path import cache_per_thread, compile_path, parse_named_steps
 from postroom.properties import Property
 from postroom.schemas import PromotedField, Schema
 from postroom.schemas.xsd_types import parse_value
@@ -145,14 +144,8 @@ def get_text(node: str | etree._Element | None) -> str | None:
     return "".join([node.text or "", *(child.tail or "" for child in node)])
 
 
+@cache_per_thread
 def compile_xml_promotion(promotions: Promotions, namespaces: tuple[tuple[str, str], ...]) -> XmlPromotion:
-    """Return the compiled promotions of this thread."""
-    return _compile_for_thread(promotions, namespaces, threading.get_ident())
-
-
-# One per thread: lxml locks an XPath while it runs. A thread that was abandoned there would block the others.
-@lru_cache(maxsize=256)
-def _compile_for_thread(promotions: Promotions, namespaces: tuple[tuple[str, str], ...], thread: int) -> XmlPromotion:
     return XmlPromotion(promotions, dict(namespaces))
 
 
@@ -197,13 +190,8 @@ class SchemaPromotion:
         return values
 
 
+@cache_per_thread
 def compile_schema_promotion(schema: Schema) -> SchemaPromotion:
-    """Return the compiled fields of this thread."""
-    return _compile_schema_for_thread(schema, threading.get_ident())
-
-
-@lru_cache(maxsize=256)
-def _compile_schema_for_thread(schema: Schema, thread: int) -> SchemaPromotion:
     return SchemaPromotion(schema)
 
 

@@ -244,7 +244,9 @@ class BulkFiles:
         _log.error(
             "%s: the location has stopped. %s. Raise the limit and apply, or remove %s. Then disable and enable the"
             " location.",
-            *(self.location.name, self.stopped_by, claim.path),
+            self.location.name,
+            self.stopped_by,
+            claim.path,
             extra=claim.log_ids,
         )
 

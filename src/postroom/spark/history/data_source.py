@@ -38,13 +38,9 @@ _OPTIONS = ("table", "path", "url", "home", "user", "columns", "where", "partiti
 
 
 def register_history(
-    session: SparkSession,
-    *,
-    url: str | None = None,
-    home: str | os.PathLike[str] | None = None,
-    user: str | None = None,
+    session: SparkSession, url: str | None, home: str | os.PathLike[str] | None, user: str | None
 ) -> None:
-    """Register the format ``postroom`` with a session. The arguments are the defaults of its options."""
+    """Register the format ``postroom`` with a session (see ``postroom.spark.register``)."""
     # Spark plans in a separate process without the environment and the current folder of this one.
     defaults = {
         "url": url or (None if home else os.environ.get("POSTROOM_DATABASE")),

@@ -73,7 +73,8 @@ def format_tally(tally: Mapping[str, int]) -> str:
     """Return a tally as the log shows it."""
     counts = Counter(tally)
     texts = [
-        *(format_count(counts["files"], "file"), f"{format_count(counts['published'], 'message')} published"),
+        format_count(counts["files"], "file"),
+        f"{format_count(counts['published'], 'message')} published",
         *(f"{counts[name]:,} {label}" for name, label in _OTHER_OUTCOMES.items() if counts[name]),
     ]
     return ", ".join(texts)

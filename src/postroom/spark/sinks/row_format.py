@@ -102,10 +102,6 @@ class RowFormat:
 
     def _read_values(self, index: int, message: Message, received_at: datetime | None) -> _RowValues:
         body = _read_body(message) if self.body != "none" or self.parsed is not None else b""
-        values = self._values(message, received_at, body)
-        return _RowValues(index=index, values=values, line=b"" if self.parsed is None else to_line(body))
-
-    def _values(self, message: Message, received_at: datetime | None, body: bytes) -> list[Any]:
         context = message.context
         row: list[Any] = [
             str(message.message_id),
@@ -116,7 +112,7 @@ class RowFormat:
         ]
         if self.body != "none":
             row.append(body if self.body == "binary" else _text(message, body))
-        return row
+        return _RowValues(index=index, values=row, line=b"" if self.parsed is None else to_line(body))
 
     def _batch(self, rows: Sequence[_RowValues]) -> pa.RecordBatch:
         names = [*FIXED_COLUMNS, *(column.name for column in self.columns)]
