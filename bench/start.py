@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench.ratios import Result, compute_ratio, measure_alternately
-from postroom.operations.demo import get_example_folder
+from postroom.example_applications import get_example_folder
 from postroom.spark.java import find_java
 
 _PATIENCE_SECONDS = 300.0

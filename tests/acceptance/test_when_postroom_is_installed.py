@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from postroom.example_applications import EXAMPLES
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
-from postroom.operations.demo import EXAMPLES
 from tests.support.folders import open_folder
 from tests.support.pages import ROOT, blocks
 from tests.support.waiting import wait_until

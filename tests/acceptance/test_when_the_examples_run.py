@@ -10,10 +10,10 @@ import pytest
 
 from postroom.application.definition import ApplicationDefinition
 from postroom.application.loading.load import load
+from postroom.example_applications import EXAMPLES, DemoResult, get_example_folder, load_steps, run_in_thread, run_steps
 from postroom.messagebox.connection import connect
-from postroom.operations.demo import EXAMPLES, DemoResult, get_example_folder, load_steps, run_in_thread, run_steps
 from postroom.operations.deployment.apply import apply
-from postroom.operations.running.supervisor import SparkOptions, Supervisor
+from postroom.up.supervisor import SparkOptions, Supervisor
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
 from tests.support.reserved_port import reserve_port

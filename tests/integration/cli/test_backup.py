@@ -10,7 +10,7 @@ import pytest
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
-from postroom.operations.running.up import lock_home
+from postroom.up.deploy_and_supervise import lock_home
 from tests.integration.cli.conftest import APP, Run
 from tests.support.databases import Databases
 from tests.support.folders import open_folder

@@ -11,7 +11,7 @@ import pytest
 from postroom.cli.commands.deployment import demo
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
-from postroom.operations.demo import Figures
+from postroom.example_applications import Figures
 
 
 def test_without_a_terminal_a_line_is_written_after_each_change(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from postroom.cli.main import main
-from postroom.operations.running.supervisor import SparkOptions
 from postroom.spark.settings import add_bulk_settings, make_settings
+from postroom.up.supervisor import SparkOptions
 
 
 @pytest.fixture

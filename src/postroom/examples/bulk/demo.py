@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
+from postroom.example_applications import Step, drop_files
 from postroom.messagebox.connection import Connection
-from postroom.operations.demo import Step, drop_files
 
 ROWS, BAD = 2_000, 3
 

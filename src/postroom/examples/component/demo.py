@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+from postroom.example_applications import Step, drop_files
 from postroom.messagebox.connection import Connection
-from postroom.operations.demo import Step, drop_files
 
 FILES, READINGS, DAMAGED = 5, 4, 2
 

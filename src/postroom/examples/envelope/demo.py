@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from postroom.example_applications import Step, drop_files
 from postroom.messagebox.connection import Connection
-from postroom.operations.demo import Step, drop_files
 
 BATCHES = [
     [("Contoso", "250.00"), ("Fabrikam", "1800.50"), ("Test", "9999")],

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from postroom.example_applications import Step, drop_files
 from postroom.messagebox.connection import Connection
-from postroom.operations.demo import Step, drop_files
 
 KINDS = ["car", "house", "boat", "car", "house"]
 MALFORMED = b'{"kind": "car"'

@@ -12,8 +12,8 @@ from pathlib import Path
 import urllib3
 
 from postroom.errors import Unavailable
+from postroom.example_applications import Step
 from postroom.messagebox.connection import Connection
-from postroom.operations.demo import Step
 
 COUNTRIES = ["FR", "DE", "FR", "IT", "ES", "FR", "DE", "FR"]
 _PATIENCE_SECONDS = 60.0

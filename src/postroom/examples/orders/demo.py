@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from postroom.example_applications import Step, drop_files
 from postroom.messagebox.connection import Connection
-from postroom.operations.demo import Step, drop_files
 from postroom.operations.ports.send_ports import unenlist
 
 WITH_AUDIT, WITHOUT_AUDIT, MALFORMED = 240, 80, 12

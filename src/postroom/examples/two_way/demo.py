@@ -15,9 +15,9 @@ from pathlib import Path
 import urllib3
 
 from postroom.errors import StateError, Unavailable
+from postroom.example_applications import Step
 from postroom.examples.two_way.pricing import PRICES, make_server
 from postroom.messagebox.connection import Connection
-from postroom.operations.demo import Step
 
 PRODUCTS = ["apple", "pear", "plum", "apple", "unicorn", "plum", "pear", "apple"]
 _PATIENCE_SECONDS = 60.0

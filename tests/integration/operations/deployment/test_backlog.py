@@ -23,10 +23,10 @@ from postroom.operations.deployment.apply import apply, plan, plan_removal, remo
 from postroom.operations.deployment.backlog import Backlog, apply_backlog_decisions
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.ports import send_ports
-from postroom.operations.running.supervisor import SparkOptions, Supervisor
-from postroom.operations.running.up import deploy_and_supervise
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.ports.send_ports import read_send_ports
+from postroom.up.deploy_and_supervise import deploy_and_supervise
+from postroom.up.supervisor import SparkOptions, Supervisor
 from tests.support import changes
 from tests.support.contents import Contents
 from tests.support.deployment import HOME, deploy, list_changes

@@ -67,7 +67,7 @@ def restore(options: CommandOptions, folder: Path, stopped: bool) -> None:
     """
     from postroom.operations.backup import read_manifest, restore_backup
     from postroom.operations.backup.manifest import verify_backup
-    from postroom.operations.running.up import lock_home
+    from postroom.up.deploy_and_supervise import lock_home
 
     def report(line: str) -> None:
         click.echo(line, err=True)

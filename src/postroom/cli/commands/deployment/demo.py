@@ -16,7 +16,7 @@ from postroom.operations.records import to_json
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from postroom.operations.demo import DemoResult, Figures
+    from postroom.example_applications import DemoResult, Figures
 
 _SECONDS_BETWEEN_LINES = 2.0
 
@@ -44,12 +44,11 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
 
     from postroom.application.loading.load import load
     from postroom.errors import StateError, format_count
+    from postroom.example_applications import find_example, load_steps, run_in_thread, run_steps
     from postroom.messagebox.connection import connect
     from postroom.messagebox.embedded import EmbeddedServer, server_folder
-    from postroom.operations.demo import load_steps, run_in_thread, run_steps
-    from postroom.operations.new_application import find_example
-    from postroom.operations.running.supervisor import SparkOptions
-    from postroom.operations.running.up import deploy_and_supervise
+    from postroom.up.deploy_and_supervise import deploy_and_supervise
+    from postroom.up.supervisor import SparkOptions
 
     options.refuse_database("The demo runs on its own PostgreSQL server.")
     app = find_example(name) / "app.py"

@@ -31,7 +31,7 @@ def init(options: CommandOptions, folder: Path, example: str) -> None:
       postroom init shop
       postroom init warehouse --example bulk
     """
-    from postroom.operations.new_application import write_application
+    from postroom.example_applications import write_application
 
     options.refuse_database("This command only writes files.")
     written = write_application(folder, example)

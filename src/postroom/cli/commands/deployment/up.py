@@ -39,10 +39,10 @@ def up(
 
     from postroom.application.loading.load import load
     from postroom.monitoring.logs import LogFormat
-    from postroom.operations.running.metrics import SupervisorMetrics
-    from postroom.operations.running.supervisor import MonitoringSettings, SparkOptions
-    from postroom.operations.running.up import deploy_and_supervise
     from postroom.processes.stop_signals import set_on_stop_signals
+    from postroom.up.deploy_and_supervise import deploy_and_supervise
+    from postroom.up.metrics import SupervisorMetrics
+    from postroom.up.supervisor import MonitoringSettings, SparkOptions
 
     definition = load(app)
     home = options.home.absolute()

@@ -15,9 +15,9 @@ from postroom import BTS, Application, adapters, pipelines
 from postroom.application.definition import ApplicationDefinition
 from postroom.errors import StateError
 from postroom.operations.hosts import add_host
-from postroom.operations.running import up
-from postroom.operations.running.supervisor import SparkOptions, Supervisor
 from postroom.spark.settings import has_bulk_settings
+from postroom.up import deploy_and_supervise as up
+from postroom.up.supervisor import SparkOptions, Supervisor
 from tests.support.box import Box
 from tests.support.outbox import declare_receive
 from tests.support.waiting import PATIENCE, wait_until

@@ -1,10 +1,12 @@
-"""Run an example application: feed it, wait until it is done, and check its outputs.
+"""The example applications: run one as a demo and check its outputs, or copy it as a new application.
 
 The examples are folders of ``postroom.examples``: ``app.py`` is the application, ``demo.py`` has the steps of its demo.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 import threading
 import time
 from collections import Counter
@@ -17,15 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from postroom.application.definition import ApplicationDefinition
-from postroom.errors import StateError
+from postroom.errors import NotFound, StateError, suggest_names
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances
-from postroom.operations.running.supervisor import Supervisor
+from postroom.up.supervisor import Supervisor
 
 #: The first example is the default.
 EXAMPLES = ("orders", "envelope", "http", "two_way", "bulk", "component", "failures", "procurement")
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
+#: Files that belong to the demo of an example, not to the application.
+_IGNORED = ("demo.py", "__pycache__")
+
 _POLL_SECONDS = 0.4
 _PATIENCE_SECONDS = 180.0
 
@@ -180,3 +185,24 @@ def _find_differences(step: Step, home: Path) -> list[str]:
         differences += [f"{folder} lacks {content!r}" for content in (expected - arrived).elements()]
         differences += [f"{folder} has unexpected {content!r}" for content in (arrived - expected).elements()]
     return differences
+
+
+def find_example(name: str) -> Path:
+    """Return the folder of an example. Raise NotFound if there is none with this name."""
+    if name not in EXAMPLES:
+        raise NotFound(f"There is no example {name!r}.", hint=suggest_names(name, EXAMPLES, "The examples are"))
+    return get_example_folder(name)
+
+
+def write_application(folder: Path, example: str) -> list[Path]:
+    """Copy an example into a new folder, as an application with the folder's name. Return the files written."""
+    source = find_example(example)
+    if folder.exists() and any(folder.iterdir()):
+        raise StateError(f"{folder} is not empty.", hint="Name a folder that does not exist yet.")
+    name = folder.absolute().name
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(*_IGNORED), dirs_exist_ok=True)
+    app = folder / "app.py"
+    declared = app.read_text(encoding="utf-8")
+    literal = json.dumps(name, ensure_ascii=False)
+    app.write_text(declared.replace(f'Application("{example}")', f"Application({literal})"), encoding="utf-8")
+    return sorted(path for path in folder.rglob("*") if path.is_file())

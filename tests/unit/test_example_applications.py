@@ -10,9 +10,9 @@ import pytest
 from postroom.application.loading.load import load
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
-from postroom.operations.demo import EXAMPLES, get_example_folder, load_steps
+from postroom.example_applications import EXAMPLES, get_example_folder, load_steps
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_folder_examples_has_every_example_and_no_other() -> None:

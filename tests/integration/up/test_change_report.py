@@ -17,9 +17,9 @@ from postroom.messagebox.coordination.running_processes import (
 from postroom.messagebox.instances import Suspended, SuspendedCount, count_suspended
 from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.operations.ports.receive_locations import describe_running_locations
-from postroom.operations.running.change_report import ChangeReport
-from postroom.operations.running.supervisor import Supervisor
 from postroom.receiving.files.file_claimer import FileClaimer
+from postroom.up.change_report import ChangeReport
+from postroom.up.supervisor import Supervisor
 from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location
 from tests.support.orchestrations import ECHO, apply_orchestrations

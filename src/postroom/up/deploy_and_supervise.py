@@ -17,8 +17,8 @@ from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.backlog import Backlog, apply_backlog_decisions
 from postroom.operations.deployment.plan import Action
 from postroom.operations.ports.receive_locations import create_watched_folders
-from postroom.operations.running.change_report import Report
-from postroom.operations.running.supervisor import MonitoringSettings, SparkOptions, Supervisor
+from postroom.up.change_report import Report
+from postroom.up.supervisor import MonitoringSettings, SparkOptions, Supervisor
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import main
 from postroom.errors import StateError
-from postroom.operations.running.up import lock_home
+from postroom.up.deploy_and_supervise import lock_home
 
 
 def test_a_home_folder_is_created_and_locked_by_one_process(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ from postroom.messagebox.coordination.notifications import (
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.monitoring.logs import LogFormat
 from postroom.monitoring.server import LOOPBACK
-from postroom.operations.running.change_report import ChangeReport, Report
-from postroom.operations.running.child_process import ChildProcess
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.ports.send_ports import read_send_ports
 from postroom.processes.frozen_processes import FrozenProcesses
 from postroom.spark.settings import add_bulk_settings
+from postroom.up.change_report import ChangeReport, Report
+from postroom.up.child_process import ChildProcess
 
 _POLL_SECONDS = 0.2
 #: New hosts are noticed by a notification. This is for one that was lost, and for a MessageBox that does not answer.

@@ -10,7 +10,7 @@ from postroom.monitoring.load import InstanceMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.server import Target
 from postroom.operations.hosts import list_hosts
-from postroom.operations.running.supervisor import Supervisor
+from postroom.up.supervisor import Supervisor
 
 
 class SupervisorMetrics:
