@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from postroom import pipelines
 from postroom.adapters import Attempt
+from postroom.adapters.contract import ReceivedResponse
 from postroom.errors import DeliveryFailure, PipelineFailure, RoutingFailure
 from postroom.message import Message
 from postroom.messagebox.connection import connect
@@ -87,6 +89,23 @@ def test_a_response_without_subscribers_is_suspended_with_a_report(box: Box, sta
     box.agent().publish([Message.of(b"an order", promoted={Region: "EU"})])
     wait_until(lambda: instance.counts["finished"] == 1)
     assert sorted(box.suspended()) == [("ROUTING", False), ("ROUTING", True)]
+
+
+class NonResumableAdapter(AnsweringAdapter):
+    """Its responses are not to be resumed after a failure."""
+
+    def solicit(self, message: Message, attempt: Attempt) -> ReceivedResponse:
+        response = super().solicit(message, attempt)
+        return replace(response, context=response.context.write(BTS.SuspendAsNonResumable, True))
+
+
+def test_an_unroutable_response_can_be_not_resumable(box: Box, start_host: StartHost) -> None:
+    box.add_port("Pricing", "Orders.Region == 'EU'")
+    make_two_way(box, "Pricing")
+    instance = start_host(NonResumableAdapter())
+    box.agent().publish([Message.of(b"an order", promoted={Region: "EU"})])
+    wait_until(lambda: instance.counts["finished"] == 1)
+    assert box.suspended() == [("ROUTING", False), ("ROUTING", False)]
 
 
 def test_a_caller_gets_an_error_after_its_timeout_and_the_late_response_is_suspended(box: Box, quotes: Quotes) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import pytest
 
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage
@@ -14,6 +16,7 @@ from tests.unit.hosts.dequeue.test_work_buffer import claimed
 
 K, L = uuid.UUID(int=1), uuid.UUID(int=2)
 CLAIM = uuid.uuid4()
+MakeMessages = Callable[..., list[ClaimedMessage]]
 
 
 def joining(instance: uuid.UUID, *seqs: int, claim_id: uuid.UUID = CLAIM) -> list[ClaimedMessage]:
@@ -86,9 +89,10 @@ def in_order(port: uuid.UUID, *seqs: int, claim_id: uuid.UUID = CLAIM) -> list[C
     return [one._replace(task=QueueTask.DELIVER_IN_ORDER) for one in joining(port, *seqs, claim_id=claim_id)]
 
 
-def test_the_next_message_of_an_ordered_port_is_queued_before_the_outcome_is_stored() -> None:
+@pytest.mark.parametrize("make", [in_order, joining], ids=["ordered port", "responses to one caller"])
+def test_the_next_message_of_an_instance_is_queued_before_the_outcome_is_stored(make: MakeMessages) -> None:
     buffer = unpaused_buffer()
-    buffer.put([*in_order(K, 1, 2), *in_order(L, 3)], 0)
+    buffer.put([*make(K, 1, 2), *make(L, 3)], 0)
     first = take(buffer)
     assert seq_of(first) == 1
     assert seq_of(take(buffer)) == 3
@@ -97,7 +101,7 @@ def test_the_next_message_of_an_ordered_port_is_queued_before_the_outcome_is_sto
     assert seq_of(second) == 2
     assert sorted(buffer.unfinished_seqs) == [1, 2, 3], "their outcomes are not stored yet"
     end(buffer, second)
-    buffer.put(in_order(K, 4), 0)
+    buffer.put(make(K, 4), 0)
     assert seq_of(take(buffer)) == 4
 
 
