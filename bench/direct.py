@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from bench.messagebox import REGIONS, MeasuredBox, Priority, Region, Total, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
@@ -20,7 +20,7 @@ _PUBLISHES = 200
 def measure() -> Result:
     """Return the median time of a publish over that of the bare transaction."""
     with measured_box() as box, connect(box.url, user=box.host.role_name) as connection:
-        agent = MessageAgent(connection, box.host, RoutingTable())
+        agent = DirectAgent(connection, box.host, RoutingTable())
         bare = _BareTransaction(box, connect(box.url))
         pairs = measure_alternately(lambda: _measure_publish(agent), bare.run)
         bare.connection.close()
@@ -44,7 +44,7 @@ def _make_messages() -> list[Message]:
     ]
 
 
-def _measure_publish(agent: MessageAgent) -> float:
+def _measure_publish(agent: DirectAgent) -> float:
     messages = _make_messages()
     return statistics.median(seconds(lambda one=message: agent.publish([one])) for message in messages)  # type: ignore[misc]
 

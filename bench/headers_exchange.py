@@ -21,7 +21,7 @@ from bench.peer import Peer
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from bench.streaming import stream
 from bench.workload import PRIORITIES, Amount, Country, Port, Priority, Type
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 from postroom.messagebox.connection import Login, connect
@@ -58,7 +58,7 @@ def measure() -> Iterator[Result]:
         login = Login(url=box.url, user=box.host.role_name)
         query = start_stream(session, box.location, login=login, home=box.home)
         try:
-            yield from _Comparison(box, MessageAgent(connection, box.host, RoutingTable()), peer).measure()
+            yield from _Comparison(box, DirectAgent(connection, box.host, RoutingTable()), peer).measure()
         finally:
             query.stop()
 
@@ -69,7 +69,7 @@ _TestMessage = tuple[Mapping[Property, Value], bytes]
 class _Comparison:
     """A MessageBox and a broker with the same subscriptions."""
 
-    def __init__(self, box: MeasuredBox, agent: MessageAgent, peer: Peer) -> None:
+    def __init__(self, box: MeasuredBox, agent: DirectAgent, peer: Peer) -> None:
         self._box = box
         self._agent = agent
         self._peer = peer

@@ -18,7 +18,7 @@ from bench.messagebox import MeasuredBox
 from bench.orchestrations import Key, Kind, deployed_box
 from bench.orchestrations_waiting import wait_for
 from bench.ratios import Result
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 
@@ -93,7 +93,7 @@ def _measure_takeover(box: MeasuredBox) -> Result:
 
 
 def _publish(box: MeasuredBox, key: str) -> None:
-    publisher = MessageAgent(box.connection, box.host, RoutingTable())
+    publisher = DirectAgent(box.connection, box.host, RoutingTable())
     for start in range(0, _MESSAGES, _AT_A_TIME):
         publisher.publish(
             [Message.of(b"", promoted={Kind: "item", Key: key}) for _ in range(min(_AT_A_TIME, _MESSAGES - start))]

@@ -19,7 +19,7 @@ from bench.host import host_process
 from bench.messagebox import MeasuredBox
 from bench.orchestrations import Key, Kind, deployed_box
 from bench.ratios import Result
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 
@@ -38,7 +38,7 @@ async def wait(first: Message) -> None:
 def measure() -> Iterator[Result]:
     """Yield the results of both rows."""
     with deployed_box(_WAIT) as box, host_process(box, "Default") as host:
-        publisher = MessageAgent(box.connection, box.host, RoutingTable())
+        publisher = DirectAgent(box.connection, box.host, RoutingTable())
         few = _start_waiting(box, publisher, range(_FEW))
         among_few, memory_of_few = _measure_wake_ups(box, publisher, few), _read_memory(host)
         many = few | _start_waiting(box, publisher, range(_FEW, _MANY))
@@ -64,7 +64,7 @@ def measure() -> Iterator[Result]:
     )
 
 
-def _start_waiting(box: MeasuredBox, publisher: MessageAgent, numbers: range) -> dict[int, uuid.UUID]:
+def _start_waiting(box: MeasuredBox, publisher: DirectAgent, numbers: range) -> dict[int, uuid.UUID]:
     """Start instances, and wake each of them once. Return the message that each was started with."""
     started = _publish(publisher, "wait", numbers)
     wait_for(lambda: _count_waiting(box, turns=1) == numbers.stop)
@@ -74,7 +74,7 @@ def _start_waiting(box: MeasuredBox, publisher: MessageAgent, numbers: range) ->
     return started
 
 
-def _publish(publisher: MessageAgent, kind: str, numbers: range) -> dict[int, uuid.UUID]:
+def _publish(publisher: DirectAgent, kind: str, numbers: range) -> dict[int, uuid.UUID]:
     messages = {number: Message.of(b"", promoted={Kind: kind, Key: f"K{number}"}) for number in numbers}
     waiting = list(messages.values())
     for start in range(0, len(waiting), _AT_A_TIME):
@@ -88,7 +88,7 @@ def _count_waiting(box: MeasuredBox, *, turns: int) -> object:
     )
 
 
-def _measure_wake_ups(box: MeasuredBox, publisher: MessageAgent, started: Mapping[int, uuid.UUID]) -> float:
+def _measure_wake_ups(box: MeasuredBox, publisher: DirectAgent, started: Mapping[int, uuid.UUID]) -> float:
     """Return the median time from a publish to the persistence point of the instance."""
     times: list[float] = []
     numbers = list(started)

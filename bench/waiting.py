@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from bench.messagebox import ORDERS, REGIONS, MeasuredBox, Region, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
 from postroom.messagebox.connection import connect
@@ -61,11 +61,11 @@ def _open_publisher(waiting: int) -> Iterator[_Publisher]:
         box.connection.execute(_WAIT, (box.host.host_id, waiting - 1))
         box.connection.execute("VACUUM (ANALYZE) subscriptions")
         with connect(box.url, user=box.host.role_name) as connection:
-            yield _Publisher(box, MessageAgent(connection, box.host, RoutingTable()), waiting)
+            yield _Publisher(box, DirectAgent(connection, box.host, RoutingTable()), waiting)
 
 
 class _Publisher:
-    def __init__(self, box: MeasuredBox, agent: MessageAgent, waiting: int) -> None:
+    def __init__(self, box: MeasuredBox, agent: DirectAgent, waiting: int) -> None:
         self._box = box
         self._agent = agent
         self._waiting = waiting

@@ -54,7 +54,6 @@ import errno
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -420,17 +419,3 @@ def is_environment_error(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in MACHINE_ERRNOS
     return isinstance(error, MemoryError)
-
-
-def format_duration(age: timedelta | None) -> str:
-    """Return a duration with its two largest units: ``2 d 3 h``, ``5 min``, ``0.4 s``."""
-    if age is None:
-        return ""
-    seconds = max(age.total_seconds(), 0.0)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    days, hours, minutes = whole // 86_400, whole // 3_600 % 24, whole // 60 % 60
-    units = [(days, "d"), (hours, "h"), (minutes, "min"), (whole % 60, "s")]
-    first = next(number for number, (count, _) in enumerate(units) if count)
-    return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count)

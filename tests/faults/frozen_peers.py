@@ -11,8 +11,8 @@ from typing import Any
 
 from postroom.adapters.null import NullSender
 from postroom.agent import publish
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.direct.direct_batch import DirectBatch
-from postroom.agent.direct.message_agent import MessageAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.document_batch import DocumentBatch
 from postroom.agent.streaming.receiver import Receiver
@@ -62,7 +62,7 @@ def publish_many(connection: Connection) -> None:
 
 def _publish(connection: Connection, count: int) -> None:
     [host] = read_hosts(connection)
-    MessageAgent(connection, host, RoutingTable()).publish(messages(count), key=KEY)
+    DirectAgent(connection, host, RoutingTable()).publish(messages(count), key=KEY)
 
 
 def receive(connection: Connection) -> None:

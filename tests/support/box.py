@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom import adapters, pipelines
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.agent.streaming.interchange import Interchange
@@ -180,11 +180,9 @@ class Box(Contents):
             for (service_id,) in self.connection.execute(f"DELETE FROM {table} RETURNING id").fetchall():
                 remove_service(self.connection, service_id)
 
-    def agent(
-        self, *, warm: bool = True, connection: Connection | None = None, is_engine: bool = False
-    ) -> MessageAgent:
+    def agent(self, *, warm: bool = True, connection: Connection | None = None, is_engine: bool = False) -> DirectAgent:
         routing = RoutingTable() if warm else None
-        return MessageAgent(connection or self.connection, self.host(), routing, is_engine=is_engine)
+        return DirectAgent(connection or self.connection, self.host(), routing, is_engine=is_engine)
 
     def receive(self, location: ReceiveLocation, *bodies: bytes) -> list[ReceiveResult]:
         """Receive each body as one interchange, with the login of the host."""

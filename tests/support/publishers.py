@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import PublishFailed
@@ -34,7 +34,7 @@ class Publisher:
         self, box: Box, publish_path: PublishPath, connection: Connection, location: ReceiveLocation | None
     ) -> None:
         routing = RoutingTable()
-        self._agent = MessageAgent(connection, box.host(), None if publish_path is PublishPath.PROCEDURE else routing)
+        self._agent = DirectAgent(connection, box.host(), None if publish_path is PublishPath.PROCEDURE else routing)
         self._receiver = Receiver(connection, routing)
         self._location = location if publish_path is PublishPath.STREAMING else None
 

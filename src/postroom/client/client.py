@@ -25,8 +25,8 @@ from types import TracebackType
 from typing import Self, TypeVar, Unpack, cast
 
 from postroom.agent.addressing import direct_context
+from postroom.agent.direct.direct_agent import DirectAgent, Outbox
 from postroom.agent.direct.direct_batch import Published
-from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.routing.table import RoutingTable
 from postroom.client.content import Content, Parts, Values
 from postroom.client.program_requests import ProgramRequest, ProgramRequests
@@ -125,7 +125,7 @@ class Client:
         except BaseException:
             self._connection.close()
             raise
-        self._agent = MessageAgent(self._connection, self._host, self._routing)
+        self._agent = DirectAgent(self._connection, self._host, self._routing)
         self._throttle = ThrottleWatch(self._host.host_id)
         self._closed = False
 
@@ -395,7 +395,7 @@ class Client:
         if self._server is not None:
             self._server.start()  # it may have crashed
         self._connection = self._connect()
-        self._agent = MessageAgent(self._connection, self._host, self._routing)
+        self._agent = DirectAgent(self._connection, self._host, self._routing)
 
     def _connect(self) -> Connection:
         return connect_to_messagebox(self._url, application_name=_NAME)

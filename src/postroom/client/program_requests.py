@@ -24,6 +24,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 from postroom.agent.direct.direct_batch import Publication
@@ -146,7 +147,7 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
         with suppress(MessageBoxUnavailable):  # then the queue expires
             if is_kept:
                 for request in self._to_remove:
-                    self._call(lambda connection: transaction(connection, lambda it: self._leave(it, request)))  # noqa: B023
+                    self._call(partial(transaction, work=partial(self._leave, request=request)))
             else:
                 self._remove_ended()
                 self._call(lambda connection: self._queue.set_expiration(connection, timedelta(0)))

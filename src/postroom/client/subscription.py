@@ -199,7 +199,9 @@ class Subscription:
         self._ending = LazyConnection(connect)
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._service_id = transaction(self._claiming.get(), lambda it: self._open(it, filter, expire_after))
+        self._service_id = transaction(
+            self._claiming.get(), lambda connection: self._open(connection, filter, expire_after)
+        )
 
     @property
     def service(self) -> SubscribingService:
@@ -259,7 +261,9 @@ class Subscription:
         """Remove the subscription and close it: no more messages are routed to it. Messages in its queue stay there
         until a program subscribes under the same name, or an operator decides."""
         with self._lock:
-            transaction(self._ending.get_working(), lambda it: self._replace_filter(it, self._service_id, None))
+            transaction(
+                self._ending.get_working(), lambda connection: self._replace_filter(connection, self._service_id, None)
+            )
         self.close()
 
     def __enter__(self) -> Self:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from postroom.hosts.instance import HostInstance
+from postroom.hosts.instance_parts import HostSettings
 from postroom.hosts.run import run_host
-from postroom.hosts.settings import HostSettings
 
 __all__ = [
     "HostInstance",

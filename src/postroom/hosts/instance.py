@@ -13,9 +13,8 @@ from typing import Self
 from postroom.adapters import build
 from postroom.clock import Clock
 from postroom.hosts.dequeue.subservice import Subservice
+from postroom.hosts.instance_parts import HostSettings, InstanceParts
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
-from postroom.hosts.running_instance import RunningInstance
-from postroom.hosts.settings import HostSettings
 from postroom.messagebox.configuration.hosts import Host, check_login_of_host, find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.monitoring.metrics import Metric
@@ -57,13 +56,13 @@ class HostInstance:
         self._clock = clock
         self.on_stuck_thread: Callable[[], None] = lambda: None  #: Called if the process has to end because of it.
         #: Kept after the end, for the counts.
-        self._parts: RunningInstance | None = None
+        self._parts: InstanceParts | None = None
         self._is_running = False
 
     def start(self) -> None:
         """Register and start to work. Raise NotFound, NotAllowed or Unavailable if that is not possible."""
         host, open_connection = self._log_in()
-        parts = RunningInstance(
+        parts = InstanceParts(
             host,
             open_connection,
             self._home,
@@ -99,7 +98,7 @@ class HostInstance:
             self._get_parts().stop()
             _log.info("host instance of %s has stopped", self._host_name)
 
-    def _get_parts(self) -> RunningInstance:
+    def _get_parts(self) -> InstanceParts:
         assert self._parts is not None, "the host instance was not started"
         return self._parts
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from postroom.adapters import build
 from postroom.errors import Unavailable
 from postroom.hosts.instance import HostInstance
+from postroom.hosts.instance_parts import HostSettings
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
-from postroom.hosts.settings import HostSettings
 from postroom.monitoring.server import MonitoringServer
 from postroom.processes.frozen_processes import end_blocked_process
 from postroom.processes.stop_signals import set_on_stop_signals

@@ -10,7 +10,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
-from postroom.errors import NotFound, format_duration
+from postroom.clock import format_duration
+from postroom.errors import NotFound
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, read_records
 from postroom.messagebox.orchestrations import format_name

@@ -102,7 +102,8 @@ def _list_variables(function: FunctionType) -> Iterator[object]:
 @lru_cache(maxsize=256)
 def _list_changed_variables(code: CodeType) -> frozenset[str]:
     """Return the names of the variables that a function declares with ``nonlocal`` and assigns."""
-    return frozenset(one.argval for one in dis.get_instructions(code) if one.opname == "STORE_DEREF")
+    instructions = dis.get_instructions(code)
+    return frozenset(instruction.argval for instruction in instructions if instruction.opname == "STORE_DEREF")
 
 
 def _is_mutable(value: object) -> bool:

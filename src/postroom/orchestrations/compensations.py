@@ -44,7 +44,7 @@ def mark_error(error: BaseException, turn: int) -> None:
 def describe_compensations(error: BaseException, turn: int) -> str:
     """Return what became of the compensations of an exception that nobody has handled in this turn, as a line after
     the traceback. The exception that started them may be the cause of a group of their failures."""
-    first_turns = [one.__dict__[_FIRST_TURN] for one in _list_causes(error) if _FIRST_TURN in one.__dict__]
+    first_turns = [cause.__dict__[_FIRST_TURN] for cause in _list_causes(error) if _FIRST_TURN in cause.__dict__]
     if not first_turns:
         return ""
     if min(first_turns) == turn:

@@ -34,7 +34,7 @@ class Correlation:
             )
         #: All properties that a message needs, in the order of their keys.
         self.all_properties: tuple[Property, ...] = tuple(
-            sorted((*properties, *(one.property for one in fixed)), key=lambda prop: prop.key)
+            sorted((*properties, *(predicate.property for predicate in fixed)), key=lambda prop: prop.key)
         )
 
     def of(self, values: Message | Mapping[Property, object]) -> CorrelationSet:

@@ -97,12 +97,18 @@ class InstanceLoop(asyncio.AbstractEventLoop):
                 except (SystemExit, KeyboardInterrupt):
                     # asyncio raises these two, after it has stored them in their task. They must not end the thread.
                     continue
-            self._operations = [one for one in self._operations if inspect.getcoroutinestate(one) == CORO_CREATED]
+            self._operations = [
+                operation for operation in self._operations if inspect.getcoroutinestate(operation) == CORO_CREATED
+            ]
             # What nobody but the list refers to is freed now, and noted: nobody can await it any more.
-            self._operations = [one for one in self._operations if sys.getrefcount(one) > _OWN_REFERENCES]
+            self._operations = [
+                operation for operation in self._operations if sys.getrefcount(operation) > _OWN_REFERENCES
+            ]
         self.tasks = {task: origin for task, origin in self.tasks.items() if not task.done()}
         if self._generators:
-            self._generators = [one for one in self._generators if one[0].ag_frame is not None]
+            self._generators = [
+                (generator, context) for generator, context in self._generators if generator.ag_frame is not None
+            ]
 
     @contextmanager
     def _enter(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:

@@ -23,7 +23,7 @@ from enum import Enum
 from functools import partial
 from typing import TypeVar
 
-from postroom.agent.direct.direct_batch import DirectBatch, Endpoint, Publication
+from postroom.agent.direct.direct_batch import DirectBatch, Publication, SuspendedAt
 from postroom.agent.publish import Publisher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.authentication import authenticate, authentication_failure
@@ -220,7 +220,7 @@ class Callers(WaitingRequests[Caller, Answer]):
         is_here = response.instance_id == caller.instance_id
         if response.is_orphaned:
             caller.token = response.token or caller.token  # before its response can come
-            is_here = transaction(connection, lambda it: self._take_over(it, caller))
+            is_here = transaction(connection, lambda connection: self._take_over(connection, caller))
             if not self.is_waiting(caller):
                 self.forget(caller)
         if is_here:
@@ -320,7 +320,7 @@ class RequestPublisher:
                 kept_for=timedelta(seconds=caller.kept_until - time.monotonic()) if caller.has_key else None,
             ),
             awaited_by=caller.instance_id,
-            endpoint=Endpoint(
+            suspended_at=SuspendedAt(
                 service_id=location.location_id, adapter=location.adapter_kind, uri=location.uri, resumable=False
             ),
         )

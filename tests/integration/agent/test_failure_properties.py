@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom import BTS, ErrorReport, Message, Property, PublishFailed, pipelines
-from postroom.agent.direct.message_agent import Outbox
+from postroom.agent.direct.direct_agent import Outbox
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.receiver import Receiver
 from postroom.maps import Map

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import PublishFailed, StateError
@@ -104,7 +104,7 @@ def history_and_publishes(box: Box) -> tuple[History, list[Publish]]:
     return history, done
 
 
-def _send_direct(agent: MessageAgent) -> Send:
+def _send_direct(agent: DirectAgent) -> Send:
     def send(region: str) -> tuple[uuid.UUID, bool]:
         message = Message.of(b"", promoted={Region: region, Priority: 1})
         try:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DatabaseError, NotAllowed, NotFound, StorageFailure
 from postroom.filters.text import format_filter
@@ -234,7 +234,7 @@ def test_an_administrator_cannot_get_the_role_of_the_owner(box: Box, logins: dic
 
 def test_an_administrator_publishes_many_messages(box: Box, logins: dict[str, Connection]) -> None:
     messages = [Message.of(b"x", promoted={Region: "EU"}) for _ in range(100)]
-    MessageAgent(logins[ADMINISTRATOR], box.host(), RoutingTable()).publish(messages, key="many")
+    DirectAgent(logins[ADMINISTRATOR], box.host(), RoutingTable()).publish(messages, key="many")
     assert box.queued() == {"Europe": 101}
 
 

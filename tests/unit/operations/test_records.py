@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from postroom.errors import format_duration
 from postroom.filters.explain import Reason
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.instances import InstanceState
@@ -62,28 +61,6 @@ def test_an_extended_record_has_the_fields_of_both() -> None:
     record = extend(Outer(inner=Inner(name="a")), Extended, number=3)
     assert record == Extended(inner=Inner(name="a"), number=3)
     assert to_row(record) == {"inner": Inner(name="a"), "others": (), "number": 3}
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-1, "0.0 s"),
-        (0.42, "0.4 s"),
-        (59, "59 s"),
-        (60, "1 min"),
-        (61, "1 min 1 s"),
-        (3_600, "1 h"),
-        (3_660.9, "1 h 1 min"),
-        (90_061, "1 d 1 h"),
-        (86_460, "1 d"),
-    ],
-)
-def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
-    assert format_duration(timedelta(seconds=seconds)) == words
-
-
-def test_no_duration_is_an_empty_text() -> None:
-    assert format_duration(None) == ""
 
 
 def test_the_keys_of_a_flat_field_are_keys_of_the_record() -> None:

@@ -44,7 +44,7 @@ class NullTarget:
 Target = FileTarget | UrlTarget | NullTarget
 
 
-class Endpoint(NamedTuple):
+class TransportAddress(NamedTuple):
     """An adapter and an address, for listings."""
 
     kind: str
@@ -63,7 +63,7 @@ def resolve_target(context: Context, definition: Dynamic, home: Path) -> Target:
             return NullTarget()
 
 
-def get_endpoint(context: Context) -> Endpoint:
+def get_transport_address(context: Context) -> TransportAddress:
     """Return the endpoint that a message names, valid or not. A login in the address is redacted."""
     location = context.get(BTS.OutboundTransportLocation)
     address = location if isinstance(location, str) else ""
@@ -71,7 +71,7 @@ def get_endpoint(context: Context) -> Endpoint:
         kind = choose_adapter(address, context.get(BTS.OutboundTransportType))
     except AddressRefused:
         kind = "dynamic"
-    return Endpoint(kind, redact_login(address))
+    return TransportAddress(kind, redact_login(address))
 
 
 def choose_adapter(address: str, transport_type: object) -> str:

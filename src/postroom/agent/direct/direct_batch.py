@@ -75,7 +75,7 @@ class UnroutableMessages(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Endpoint:
+class SuspendedAt:
     """The send port or receive location that the suspended messages of a publication belong to."""
 
     service_id: uuid.UUID
@@ -105,7 +105,7 @@ class Publication:
     awaited_by: uuid.UUID | None = None
     """Of a request: the instance that waits for the response. The precondition creates its subscription, unless the
     request is suspended (RR-02)."""
-    endpoint: Endpoint | None = None
+    suspended_at: SuspendedAt | None = None
 
 
 class DirectBatch(PublishBatch):
@@ -338,22 +338,22 @@ class DirectBatch(PublishBatch):
         return derive_id(self._unit, IdKind.INSTANCE, self._number(row))
 
     def _build_suspended_row(self, row: int, failure: MessageFailure | BadValue) -> SuspendedRow:
-        endpoint = self._publication.endpoint
+        place = self._publication.suspended_at
         return SuspendedRow(
             message_id=self._messages[row].message_id,
             instance_id=self._instance_id(row),
             host_id=self._host.host_id,
             service_class=ServiceClass.MESSAGING_IN_PROCESS,
-            service_id=None if endpoint is None else endpoint.service_id,
+            service_id=None if place is None else place.service_id,
             task=QueueTask.PUBLISH,
             cause=Cause.FAILURE,
             error_code=failure.code,
             error_description=failure.what if isinstance(failure, BadValue) else str(failure),
             resumable=isinstance(failure, RoutingFailure)
-            and (endpoint is None or endpoint.resumable)
+            and (place is None or place.resumable)
             and not is_suspended_as_non_resumable(self._messages[row].context),
-            adapter=None if endpoint is None else endpoint.adapter,
-            uri=None if endpoint is None else endpoint.uri,
+            adapter=None if place is None else place.adapter,
+            uri=None if place is None else place.uri,
         )
 
     def _build_report(

@@ -233,11 +233,11 @@ def _authorise(
 ) -> MatchResult:
     """Return the pairs whose hosts have the application properties that the messages require (SEC-01 … 06)."""
     distinct = list(dict.fromkeys(predicates))
-    kind = np.array([distinct.index(one) for one in predicates])[predicates_of[matches.rows]]
+    kind = np.array([distinct.index(group) for group in predicates])[predicates_of[matches.rows]]
     subscriptions, subscription_of = np.unique(matches.subscription_ids, return_inverse=True)
-    hosts = [matches.subscribers[one].host_id for one in subscriptions.tolist()]
-    shown = [routing.application_properties.get(one, NO_APPLICATION_PROPERTIES) for one in hosts]
-    table = np.array([[may_receive(one, properties) for properties in shown] for one in distinct])
+    hosts = [matches.subscribers[subscription].host_id for subscription in subscriptions.tolist()]
+    shown = [routing.application_properties.get(host, NO_APPLICATION_PROPERTIES) for host in hosts]
+    table = np.array([[may_receive(group, properties) for properties in shown] for group in distinct])
     is_allowed: npt.NDArray[np.bool_] = table[kind, subscription_of]
     unauthorised: defaultdict[int, set[str]] = defaultdict(set)
     for pair in np.flatnonzero(~is_allowed).tolist():

@@ -70,7 +70,7 @@ class Routes:
 
     @property
     def has_stopped_convoys(self) -> bool:
-        return any(one.convoy_set_id is not None and not one.started for one in self._subscribers)
+        return any(subscriber.convoy_set_id is not None and not subscriber.started for subscriber in self._subscribers)
 
     @property
     def has_ordered(self) -> bool:
@@ -99,7 +99,9 @@ class Routes:
             if self._subscribers[subscriber].convoy_set_id is not None
         }
         used = (self._subscribers[number] for number in np.unique(self._subscriber_of).tolist())
-        return joined | {one.instance_id or one.service_id for one in used if one.convoy_set_id is None}
+        return joined | {
+            subscriber.instance_id or subscriber.service_id for subscriber in used if subscriber.convoy_set_id is None
+        }
 
     def write_in_order(self, connection: Connection, message_ids: Ids) -> None:
         """Write the rows so that their numbers are in the order of the messages.
@@ -107,7 +109,11 @@ class Routes:
         Rows of different services may be written in any order. If a send port has a started subscription and a stopped
         one, its own and that of a group, its messages alternate between the two queues."""
         started, stopped = (
-            {one.service_id for one in self._subscribers if one.ordered and one.started is state}
+            {
+                subscriber.service_id
+                for subscriber in self._subscribers
+                if subscriber.ordered and subscriber.started is state
+            }
             for state in (True, False)
         )
         ends = np.flatnonzero(np.diff(self._is_started)) + 1
@@ -154,10 +160,10 @@ class Routes:
             offered = [uuid.UUID(bytes=bytes(instance_id)) for instance_id in self._instance_ids[pairs]]
             convoys = [self._matches.convoys[pair] for pair in pairs]
             located = locate_instances(connection, convoys, offered, find_running=self.has_stopped_convoys)
-            joins = [one.instance_id != new for one, new in zip(located, offered, strict=True)]
-            self._instance_ids[pairs] = to_id_array([one.instance_id for one in located])
+            joins = [found.instance_id != new for found, new in zip(located, offered, strict=True)]
+            self._instance_ids[pairs] = to_id_array([found.instance_id for found in located])
             self._priorities[np.array(pairs)[joins]] = JOIN_PRIORITY
-            self._is_started[pairs] |= [one.is_running for one in located]
+            self._is_started[pairs] |= [found.is_running for found in located]
 
     def get_pairs(self, message: int) -> tuple[list[int], list[uuid.UUID], list[int]]:
         """Return the subscriptions of one message, and the instance id and the priority for each."""
@@ -167,7 +173,7 @@ class Routes:
 
     def _join_instances(self, connection: Connection) -> None:
         """Set the instance ids of instance subscriptions and convoys to the instances that they join."""
-        waiting = [one.subscription_id for one in self._subscribers if one.instance_id is not None]
+        waiting = [subscriber.subscription_id for subscriber in self._subscribers if subscriber.instance_id is not None]
         if waiting and not lock_instance_subscriptions(connection, waiting):
             raise StaleRouting("An instance that was matched has completed.")
         joined = [subscriber.joined_instance_id for subscriber in self._subscribers]

@@ -106,17 +106,17 @@ class BatchFailures:
         ]
         self._routed = self._match_errors(connection, failed if self._location.route_failures else [])
         self._nacks = self._match_nacks(connection, failed)
-        routed = {one.instance_id for one in self._routed}
-        self._suspended = [one for one in failed if one.instance_id not in routed]
+        routed = {instance.instance_id for instance in self._routed}
+        self._suspended = [instance for instance in failed if instance.instance_id not in routed]
         self._originals = [
-            self._build_message(one, self._message_id(one), self._build_suspended_context(one))
-            for one in self._suspended
-            if one.body is not None
+            self._build_message(instance, self._message_id(instance), self._build_suspended_context(instance))
+            for instance in self._suspended
+            if instance.body is not None
         ]
         #: The documents that are replaced by error messages.
-        self.replaced_rows = [one.row for one in self._routed if one.row is not None]
+        self.replaced_rows = [instance.row for instance in self._routed if instance.row is not None]
         #: The documents that are suspended as they are.
-        self.suspended_rows = [one.row for one in self._suspended if one.row is not None]
+        self.suspended_rows = [instance.row for instance in self._suspended if instance.row is not None]
         self._reports = self._build_reports(failed, routed)
 
     # -- finding -----------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class BatchFailures:
 
     def _match_errors(self, connection: Connection, failed: Sequence[_FailedInstance]) -> list[_FailedInstance]:
         """Build the error messages that have subscribers, and return the failures that they are about."""
-        contexts = [self._build_error_context(one) for one in failed]
+        contexts = [self._build_error_context(instance) for instance in failed]
         matches, rows = self._match(connection, [(context.promoted, context.predicates) for context in contexts])
         units = [unit_for_failure(failed[row].instance_id) for row in rows]
         messages = [
@@ -211,10 +211,10 @@ class BatchFailures:
 
     def _match_nacks(self, connection: Connection, failed: Sequence[_FailedInstance]) -> RoutedMessages:
         """Return the negative acknowledgements that have subscribers. The others are not built (ACK-02)."""
-        received = [self._describe_received(one) for one in failed]
+        received = [self._describe_received(instance) for instance in failed]
         promoted = [
-            (each.build_nack_properties(one.failure.code), each.context.predicates)
-            for each, one in zip(received, failed, strict=True)
+            (each.build_nack_properties(instance.failure.code), each.context.predicates)
+            for each, instance in zip(received, failed, strict=True)
         ]
         matches, rows = self._match(connection, promoted)
         units = [unit_for_nack(failed[row].instance_id) for row in rows]
@@ -229,11 +229,11 @@ class BatchFailures:
         ]
         return RoutedMessages(messages, matches, units)
 
-    def _describe_received(self, one: _FailedInstance) -> ReceivedMessage:
+    def _describe_received(self, instance: _FailedInstance) -> ReceivedMessage:
         return ReceivedMessage(
-            message_id=self._message_id(one),
-            instance_id=one.instance_id,
-            context=one.context,
+            message_id=self._message_id(instance),
+            instance_id=instance.instance_id,
+            context=instance.context,
             port_id=self._location.port_id,
             port_name=self._location.port_name,
             uri=self._location.uri,
@@ -250,13 +250,13 @@ class BatchFailures:
         rows = np.unique(matches.rows)
         return replace(matches, rows=np.searchsorted(rows, matches.rows)), rows.tolist()
 
-    def _build_error_context(self, one: _FailedInstance) -> Context:
-        unroutable = one.unroutable
+    def _build_error_context(self, instance: _FailedInstance) -> Context:
+        unroutable = instance.unroutable
         failure = Failure(
-            code=one.failure.code,
-            description=str(one.failure),
-            message_id=self._message_id(one),
-            instance_id=one.instance_id,
+            code=instance.failure.code,
+            description=str(instance.failure),
+            message_id=self._message_id(instance),
+            instance_id=instance.instance_id,
             failed_at=self._clock(),
             adapter=self._location.adapter_kind,
             receive_port=self._location.port_name,
@@ -266,24 +266,24 @@ class BatchFailures:
         )
         # If the document is the whole interchange, its properties are those of the interchange. The properties of one
         # document among many are not.
-        is_alone = unroutable is not None and self._documents.chunks[one.chunk].rows == 1
-        return failure.build_context(unroutable.context if unroutable and is_alone else one.context)
+        is_alone = unroutable is not None and self._documents.chunks[instance.chunk].rows == 1
+        return failure.build_context(unroutable.context if unroutable and is_alone else instance.context)
 
-    def _build_suspended_row(self, one: _FailedInstance) -> SuspendedRow:
+    def _build_suspended_row(self, instance: _FailedInstance) -> SuspendedRow:
         return SuspendedRow(
-            message_id=self._message_id(one),
-            instance_id=one.instance_id,
+            message_id=self._message_id(instance),
+            instance_id=instance.instance_id,
             host_id=self._location.host_id,
             service_class=ServiceClass.MESSAGING_IN_PROCESS,
             service_id=self._location.location_id,
-            task=one.task,
+            task=instance.task,
             cause=Cause.FAILURE,
-            error_code=one.failure.code,
-            error_description=str(one.failure),
+            error_code=instance.failure.code,
+            error_description=str(instance.failure),
             # A message that is published later would be out of order.
-            resumable=one.resumable
+            resumable=instance.resumable
             and not self._location.adapter.is_ordered
-            and not is_suspended_as_non_resumable(one.context),
+            and not is_suspended_as_non_resumable(instance.context),
             adapter=self._location.adapter_kind,
             uri=self._location.uri,
         )
@@ -293,9 +293,9 @@ class BatchFailures:
     ) -> list[RoutingFailureReport]:
         """Return the reports. A report has the context of its first document."""
         groups: dict[uuid.UUID, list[_FailedInstance]] = {}
-        for one in failed:
-            if one.unroutable is not None and has_routing_failure_report(one.unroutable.context):
-                groups.setdefault(one.unroutable.report_id, []).append(one)
+        for instance in failed:
+            if instance.unroutable is not None and has_routing_failure_report(instance.unroutable.context):
+                groups.setdefault(instance.unroutable.report_id, []).append(instance)
         return [self._build_report(report_id, group, routed) for report_id, group in groups.items()]
 
     def _build_report(
@@ -304,7 +304,7 @@ class BatchFailures:
         first = group[0]
         assert first.unroutable is not None
         # An error message refers to the report. So the report must not be deleted with the other instances.
-        is_related = not any(one.instance_id in routed for one in group)
+        is_related = not any(instance.instance_id in routed for instance in group)
         count = f" The report is about {len(group):,} documents; this is the first." if len(group) > 1 else ""
         return RoutingFailureReport(
             message_id=derive_id(self._documents.units[first.chunk], IdKind.REPORT, first.unroutable.number),
@@ -318,25 +318,25 @@ class BatchFailures:
             uri=self._location.uri,
         )
 
-    def _message_id(self, one: _FailedInstance) -> uuid.UUID:
-        return derive_id(self._documents.units[one.chunk], IdKind.MESSAGE, one.number)
+    def _message_id(self, instance: _FailedInstance) -> uuid.UUID:
+        return derive_id(self._documents.units[instance.chunk], IdKind.MESSAGE, instance.number)
 
-    def _build_message(self, one: _FailedInstance, message_id: uuid.UUID, context: Context) -> Message:
+    def _build_message(self, instance: _FailedInstance, message_id: uuid.UUID, context: Context) -> Message:
         """Return a message with the bytes of the failed interchange or document."""
-        part_id = derive_id(self._documents.units[one.chunk], IdKind.PART, one.number)
-        if one.row is not None:
-            parts = self._documents.build_parts(one.row, part_id)
+        part_id = derive_id(self._documents.units[instance.chunk], IdKind.PART, instance.number)
+        if instance.row is not None:
+            parts = self._documents.build_parts(instance.row, part_id)
         else:
-            assert one.body is not None
-            parts = self._documents.build_received_parts(one.chunk, one.body, part_id, one.bad)
+            assert instance.body is not None
+            parts = self._documents.build_received_parts(instance.chunk, instance.body, part_id, instance.bad)
         [body_name] = [part.name for part in parts if part.part_id == part_id]
         return Message(context=context, parts=parts, body_part_name=body_name, message_id=message_id)
 
-    def _build_suspended_context(self, one: _FailedInstance) -> Context:
-        if one.bad is None:
-            return one.context
-        disassembler = self._documents.get_disassembler(one.chunk)
-        context = build_suspended_context(one.context, self._location.pipeline, disassembler, one.bad)
+    def _build_suspended_context(self, instance: _FailedInstance) -> Context:
+        if instance.bad is None:
+            return instance.context
+        disassembler = self._documents.get_disassembler(instance.chunk)
+        context = build_suspended_context(instance.context, self._location.pipeline, disassembler, instance.bad)
         return resolve_originator(context, self._routing.login)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ class BatchFailures:
     def count_per_chunk(self) -> Iterator[npt.NDArray[np.int64]]:
         """Yield the number of suspended instances of each chunk, then the number of error messages."""
         for failed in (self._suspended, self._routed):
-            chunks = np.array([one.chunk for one in failed], dtype=np.int64)
+            chunks = np.array([instance.chunk for instance in failed], dtype=np.int64)
             yield np.bincount(chunks, minlength=len(self._documents.chunks))
 
     def write_messages(self, connection: Connection) -> None:
@@ -363,7 +363,7 @@ class BatchFailures:
     def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
         """Copy queue rows, suspended rows, and the references of all messages that are not documents of the batch."""
         host = self._routing.host_names[self._location.host_id]
-        rows = [self._build_suspended_row(one) for one in self._suspended]
+        rows = [self._build_suspended_row(instance) for instance in self._suspended]
         write_suspensions(connection, host, lock, rows=rows, reports=self._reports, messages=self._originals)
         self._errors.write(connection, lock, ordered)
         self._nacks.write(connection, lock, ordered)

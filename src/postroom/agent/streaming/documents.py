@@ -133,7 +133,7 @@ class Documents:
     def _shared_promoted(self) -> Columns:
         """The promoted values of the interchanges. Most batches have the same values in all of them."""
         promoted = [context.promoted for context in self.initial_contexts]
-        if all(one == promoted[0] for one in promoted):
+        if all(values == promoted[0] for values in promoted):
             return promoted[0] if promoted else {}
         return {key: column.take(pa.array(self.chunk_of)) for key, column in build_columns(promoted).items()}
 
@@ -177,12 +177,12 @@ class Documents:
 
         They can differ between interchanges. A mapped document has the content type of its map."""
         of_chunks = [
-            (one.decoded.body_name, one.decoded.content_type) if one.decoded else (BODY_NAME, self.content_type)
-            for one in self.chunks
+            (chunk.decoded.body_name, chunk.decoded.content_type) if chunk.decoded else (BODY_NAME, self.content_type)
+            for chunk in self.chunks
         ]
         kinds = list(dict.fromkeys(of_chunks))
         number_of = {kind: number for number, kind in enumerate(kinds)}
-        kind_of = np.array([number_of[one] for one in of_chunks], dtype=np.int64)[self.chunk_of[rows]]
+        kind_of = np.array([number_of[kind] for kind in of_chunks], dtype=np.int64)[self.chunk_of[rows]]
         if self.table is None or "content_type" not in self.table.column_names:
             return kinds, kind_of
         mapped = self.table["content_type"].take(pa.array(rows)).to_pylist()
@@ -192,7 +192,7 @@ class Documents:
         ]
         kinds = list(dict.fromkeys(own))
         number_of = {kind: number for number, kind in enumerate(kinds)}
-        return kinds, np.array([number_of[one] for one in own], dtype=np.int64)
+        return kinds, np.array([number_of[kind] for kind in own], dtype=np.int64)
 
     def get_part_ids(self, row: int, body: bytes) -> list[bytes]:
         """Return the ids of all parts of a document in order. ``body`` is the id of its body part."""

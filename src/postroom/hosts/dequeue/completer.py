@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 
 from postroom.clock import Clock
-from postroom.hosts.dequeue.service import Disposition, Outcome
+from postroom.hosts.dequeue.processing import Disposition, Outcome
 from postroom.hosts.dequeue.work_buffer import WorkBuffer, shares_instance
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, Postponement, ScheduledRetry, Suspension

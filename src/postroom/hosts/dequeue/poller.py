@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from postroom.clock import Clock
-from postroom.hosts.dequeue.service import Service
+from postroom.hosts.dequeue.processing import MessageProcessor
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from postroom.messagebox.connection import Connect, LazyConnection
@@ -141,7 +141,7 @@ class QueueClaimer:
         queues: HostQueues,
         host_instance: int,
         service_class: ServiceClass,
-        service: Service,
+        service: MessageProcessor,
         buffer: WorkBuffer,
         clock: Clock | None = None,
     ) -> None:

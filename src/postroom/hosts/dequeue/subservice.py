@@ -13,7 +13,7 @@ from postroom.application import Handler
 from postroom.clock import Clock
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.poller import GetThrottle, Poller, QueueClaimer
-from postroom.hosts.dequeue.service import Disposition, Outcome, Service, ThreadConnections
+from postroom.hosts.dequeue.processing import Disposition, MessageProcessor, Outcome, ThreadConnections
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect
@@ -39,7 +39,7 @@ class Subservice:
         queues: HostQueues,
         host_instance: int,
         dequeuing: Dequeuing,
-        service: Service,
+        service: MessageProcessor,
         memory_queue: int,
         get_throttle: GetThrottle,
         clock: Clock | None = None,
@@ -191,7 +191,7 @@ class DequeueThread:
         *,
         take: Callable[[], Sequence[ClaimedMessage]],
         buffer: WorkBuffer,
-        service: Service,
+        service: MessageProcessor,
         completer: Completer,
         connections: ThreadConnections,
     ) -> None:

@@ -11,8 +11,8 @@ from postroom.agent.acknowledgements import (
     is_ack_required,
     is_acknowledgement,
 )
+from postroom.agent.direct.direct_agent import DirectAgent, Outbox
 from postroom.agent.direct.direct_batch import DirectBatch, Publication
-from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.publish import publish
 from postroom.agent.routing.matching import ProcedureMatcher
 from postroom.agent.routing.routes import OrderedRoutes
@@ -69,7 +69,7 @@ class Acknowledgements:
             change_row()
             outbox.publish(message)
 
-        MessageAgent(connection, self._host, is_engine=True).transaction(work)
+        DirectAgent(connection, self._host, is_engine=True).transaction(work)
 
     def _has_subscribers(self, connection: Connection) -> bool:
         version = read_routing_version(connection)

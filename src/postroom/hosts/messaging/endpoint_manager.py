@@ -15,7 +15,7 @@ from postroom.agent.resuming import ResumedInbound
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailable
-from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.circuit_breakers import CircuitBreakers
 from postroom.hosts.messaging.failures import MessagingFailures, describe_removed, describe_sent

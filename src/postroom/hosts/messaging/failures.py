@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from postroom.adapters.dynamic.addresses import Endpoint, get_endpoint
+from postroom.adapters.dynamic.addresses import TransportAddress, get_transport_address
 from postroom.agent.acknowledgements import AcknowledgedMessage, ReceivedMessage, SentMessage
 from postroom.agent.error_messages import Failure, get_message_type, is_suspended_as_non_resumable
 from postroom.agent.failed_messages import FailedMessages, describe_failure
 from postroom.agent.routing_failure_reports import Unroutable
 from postroom.clock import Clock
 from postroom.errors import ClaimLost, DeliveryFailure, PostroomError, Unavailable, is_environment_error
-from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.transports import choose_transport, count_remaining_retries, limit_to_expiration
 from postroom.messagebox.queues import (
@@ -128,7 +128,7 @@ class MessagingFailures:
 
 def describe_sent(port: SendPort, claimed: ClaimedMessage) -> SentMessage | None:
     """Return what an acknowledgement says about a message. None if the message is gone."""
-    uri = _get_endpoint(choose_transport(port, claimed), claimed.context).uri
+    uri = _get_address(choose_transport(port, claimed), claimed.context).uri
     return _describe_sent(claimed, port.port_id, port.name, is_two_way=port.is_two_way, uri=uri)
 
 
@@ -179,7 +179,7 @@ def _retry_or_suspend(port: SendPort, claimed: ClaimedMessage, error: Exception,
             return ScheduledRetry(
                 delay=timedelta(0), code=code, description=description, to_backup=True, properties=properties
             )
-    adapter, uri = _get_endpoint(transport, claimed.context)
+    adapter, uri = _get_address(transport, claimed.context)
     suspension = Suspension(
         code=code,
         description=description,
@@ -202,11 +202,11 @@ def _get_updated_properties(error: Exception) -> dict[str, Any] | None:
     return {prop.key: value_to_json(prop.check(value)) for prop, value in error.properties_to_update.items()}
 
 
-def _get_endpoint(transport: Transport, context: str | None) -> Endpoint:
+def _get_address(transport: Transport, context: str | None) -> TransportAddress:
     """Return the adapter and the address of a message: its own if the port is dynamic, otherwise the transport's."""
     if transport.adapter_type.is_dynamic and context is not None:
-        return get_endpoint(StoredContext(context, {}))
-    return Endpoint(transport.adapter_kind, transport.uri)
+        return get_transport_address(StoredContext(context, {}))
+    return TransportAddress(transport.adapter_kind, transport.uri)
 
 
 def _retry_after_environment_error(error: Exception) -> ScheduledRetry:

@@ -15,7 +15,7 @@ from functools import partial
 from postroom.adapters import Attempt, SendAdapter
 from postroom.adapters.contract import SolicitAdapter
 from postroom.agent.acknowledgements import SentMessage, is_ack_required, is_waiting
-from postroom.agent.direct.direct_batch import DirectBatch, Endpoint, Publication
+from postroom.agent.direct.direct_batch import DirectBatch, Publication, SuspendedAt
 from postroom.agent.publish import Publisher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.interchange import Interchange
@@ -28,7 +28,7 @@ from postroom.errors import (
     ReadInterrupted,
     is_environment_error,
 )
-from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.failures import describe_sent
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import Host
@@ -107,7 +107,7 @@ class SolicitResponse:
             failures=failures,
             answers=[message.message_id] if is_waiting(message.context) and not failures else [],
             precondition=self._queues.build_completion(claimed),
-            endpoint=Endpoint(service_id=port.port_id, adapter=port.adapter_kind, uri=port.uri, resumable=True),
+            suspended_at=SuspendedAt(service_id=port.port_id, adapter=port.adapter_kind, uri=port.uri, resumable=True),
         )
 
 

@@ -53,7 +53,7 @@ class DeployedCode:
         known = {key: code for key, code in self._files.items() if is_same or not isinstance(code, str)}
         files: dict[tuple[str, str], _Declared | str] = {}
         problems: dict[str, str] = {}
-        for key in sorted({(one.file, one.code) for one in deployed}):
+        for key in sorted({(orchestration.file, orchestration.code) for orchestration in deployed}):
             try:
                 files[key] = known[key] if key in known else _load_applied(*key)
             except _CodeDiffers as error:
@@ -62,9 +62,9 @@ class DeployedCode:
             if self.problems.get(file) != problem:
                 _log.error("%s", problem)
         self._found = {
-            one.service_id: _find_declared(one, files[one.file, one.code])
-            for one in deployed
-            if (one.file, one.code) in files
+            orchestration.service_id: _find_declared(orchestration, files[orchestration.file, orchestration.code])
+            for orchestration in deployed
+            if (orchestration.file, orchestration.code) in files
         }
         self._deployed, self._files, self.problems = list(deployed), files, problems
 
@@ -113,14 +113,15 @@ def _check_digest(file: str, digest: str) -> None:
 
 
 def _find_declared(
-    one: DeployedOrchestration, declared: _Declared | str
+    deployed: DeployedOrchestration, declared: _Declared | str
 ) -> tuple[DeployedOrchestration, Orchestration] | str:
     if isinstance(declared, str):
         return declared
-    orchestration = declared.get((one.name, one.version))
-    if orchestration is not None:
-        return one, orchestration
+    code = declared.get((deployed.name, deployed.version))
+    if code is not None:
+        return deployed, code
     return (
-        f"{one.file} does not declare the orchestration {one.name!r} with version {one.version} any more.\n"
+        f"{deployed.file} does not declare the orchestration {deployed.name!r} with version {deployed.version} any"
+        " more.\n"
         "Restore it there, apply the application, and resume the instance."
     )

@@ -27,7 +27,7 @@ from postroom.orchestrations.journal import Continuation, Event, MessageReceived
 from postroom.orchestrations.recorded_values import from_recorded
 
 
-class Instance:
+class ActiveInstance:
     """A claimed instance. ``messages`` are the first that it has not received, in order. At most a few hundred are in
     memory.
 

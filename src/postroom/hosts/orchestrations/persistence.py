@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from postroom.agent.direct.message_agent import Outbox
+from postroom.agent.direct.direct_agent import Outbox
 from postroom.errors import ClaimLost, NotFound, PublishFailed, RoutingFailure, is_environment_error
-from postroom.hosts.orchestrations.instance import Instance
+from postroom.hosts.orchestrations.instance import ActiveInstance
 from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
@@ -32,7 +32,7 @@ Outcomes = dict[uuid.UUID, Outcome | BaseException]
 _Messages = Mapping[int, Message]
 
 
-def persist_together(session: WorkerSession, instances: Sequence[Instance]) -> Outcomes:
+def persist_together(session: WorkerSession, instances: Sequence[ActiveInstance]) -> Outcomes:
     """Store the persistence points of different instances. Raise only errors of the environment: then it is not known
     what was stored."""
     outcomes: Outcomes = {}
@@ -43,7 +43,7 @@ def persist_together(session: WorkerSession, instances: Sequence[Instance]) -> O
         except BaseException as error:
             _check_environment(error)
             outcomes[instance.claimed.instance_id] = error
-    while remaining := [one for one in instances if one.claimed.instance_id not in outcomes]:
+    while remaining := [instance for instance in instances if instance.claimed.instance_id not in outcomes]:
         try:
             outcomes |= _persist(session, remaining, messages)
         except BaseException as error:
@@ -54,8 +54,8 @@ def persist_together(session: WorkerSession, instances: Sequence[Instance]) -> O
             elif len(remaining) == 1:
                 outcomes[remaining[0].claimed.instance_id] = error
             else:
-                for one in remaining:
-                    outcomes |= persist_together(session, [one])
+                for instance in remaining:
+                    outcomes |= persist_together(session, [instance])
     return outcomes
 
 
@@ -65,7 +65,7 @@ def _check_environment(error: BaseException) -> None:
         raise error
 
 
-def _build_messages(session: WorkerSession, instance: Instance) -> _Messages:
+def _build_messages(session: WorkerSession, instance: ActiveInstance) -> _Messages:
     assert instance.point is not None
     return {
         send.number: send.message if send.port is None else session.direct(send.message, send.port)
@@ -73,7 +73,9 @@ def _build_messages(session: WorkerSession, instance: Instance) -> _Messages:
     }
 
 
-def _persist(session: WorkerSession, instances: Sequence[Instance], messages: dict[uuid.UUID, _Messages]) -> Outcomes:
+def _persist(
+    session: WorkerSession, instances: Sequence[ActiveInstance], messages: dict[uuid.UUID, _Messages]
+) -> Outcomes:
     stored: set[uuid.UUID] = set()
     interrupted: set[uuid.UUID] = set()
 
@@ -86,7 +88,7 @@ def _persist(session: WorkerSession, instances: Sequence[Instance], messages: di
 
     session.agent.transaction(work, correct=lambda error: _direct_again(session, error, instances, messages))
     outcomes: Outcomes = {}
-    for instance_id in (one.claimed.instance_id for one in instances):
+    for instance_id in (instance.claimed.instance_id for instance in instances):
         if instance_id not in stored:
             outcomes[instance_id] = ClaimLost(
                 f"Another host instance works on the orchestration instance {instance_id}."
@@ -98,7 +100,7 @@ def _persist(session: WorkerSession, instances: Sequence[Instance], messages: di
     return outcomes
 
 
-def _publish(outbox: Outbox, instance: Instance, messages: _Messages) -> None:
+def _publish(outbox: Outbox, instance: ActiveInstance, messages: _Messages) -> None:
     assert instance.point is not None
     for send in instance.point.sends:
         if send.direct_port == CALLER:
@@ -110,7 +112,7 @@ def _publish(outbox: Outbox, instance: Instance, messages: _Messages) -> None:
 def _direct_again(
     session: WorkerSession,
     error: PublishFailed,
-    instances: Sequence[Instance],
+    instances: Sequence[ActiveInstance],
     messages: dict[uuid.UUID, _Messages],
 ) -> bool:
     """Direct the messages that failed to the current ids of their send ports. Return False if the ids are the same: a
@@ -118,8 +120,10 @@ def _direct_again(
     failures = _find_failures(error, instances, messages)
     session.forget_ports()
     changed: dict[uuid.UUID, _Messages] = {}
-    for instance in (one for one in instances if one.claimed.instance_id in failures):
+    for instance in instances:
         instance_id = instance.claimed.instance_id
+        if instance_id not in failures:
+            continue
         with suppress(NotFound):
             directed = _build_messages(session, instance)
             if directed != messages[instance_id]:
@@ -129,7 +133,7 @@ def _direct_again(
 
 
 def _write(
-    session: WorkerSession, connection: Connection, instances: Sequence[Instance]
+    session: WorkerSession, connection: Connection, instances: Sequence[ActiveInstance]
 ) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
     """Write the persistence points without their messages. Return the ids of the instances that were stored, and of
     those that must not continue after that."""
@@ -157,12 +161,13 @@ def _write(
         else:
             waiting.append(entry)
     if len(restarted) + bool(ended) + bool(waiting) > 1:
-        procedures.lock(connection, [one.claimed.instance_id for one in instances])
+        procedures.lock(connection, [instance.claimed.instance_id for instance in instances])
     stored: set[uuid.UUID] = set()
     interrupted: set[uuid.UUID] = set()
     if waiting:
         stored, interrupted = procedures.persist(connection, waiting)
-        _write_commands(session, connection, [one for one in instances if one.claimed.instance_id in stored])
+        stored_instances = [instance for instance in instances if instance.claimed.instance_id in stored]
+        _write_commands(session, connection, stored_instances)
     for entry, carried in restarted:
         if procedures.restart(connection, entry, carried=carried):
             stored.add(entry.claimed.instance_id)
@@ -171,7 +176,7 @@ def _write(
     return stored, interrupted
 
 
-def _write_commands(session: WorkerSession, connection: Connection, instances: Sequence[Instance]) -> None:
+def _write_commands(session: WorkerSession, connection: Connection, instances: Sequence[ActiveInstance]) -> None:
     """Create and remove the subscriptions of instances."""
     for instance in instances:
         point = instance.point
@@ -192,7 +197,7 @@ def _write_commands(session: WorkerSession, connection: Connection, instances: S
 
 
 def _find_failures(
-    error: PublishFailed, instances: Sequence[Instance], messages: Mapping[uuid.UUID, _Messages]
+    error: PublishFailed, instances: Sequence[ActiveInstance], messages: Mapping[uuid.UUID, _Messages]
 ) -> Outcomes:
     """Return the outcomes of the instances whose messages cannot be published. The others have none yet."""
     failed = {result.message_id: result for result in error.results if result.failure is not None}

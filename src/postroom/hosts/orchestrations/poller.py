@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from postroom.clock import Clock
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance import Instance
+from postroom.hosts.orchestrations.instance import ActiveInstance
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.coordination.notifications import AFTER_WAKE_UP
@@ -91,7 +91,7 @@ class InstancePoller:
             self._procedures.release(connection, claim_id, is_out_of_memory=True)
             self._lost_claim = None
             raise
-        instances = [Instance(instance, messages[instance.instance_id]) for instance in claimed]
+        instances = [ActiveInstance(instance, messages[instance.instance_id]) for instance in claimed]
         with self._pausing:
             is_paused = self.is_paused
             if not is_paused:
@@ -118,7 +118,7 @@ class InstanceQueue:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.on_capacity: Callable[[], None] = lambda: None
-        self._instances: deque[Instance] = deque()
+        self._instances: deque[ActiveInstance] = deque()
         self._changed = threading.Condition()
         #: The number of threads that wait for instances.
         self.waiting_threads = 0
@@ -127,7 +127,7 @@ class InstanceQueue:
     def __len__(self) -> int:
         return len(self._instances)
 
-    def put(self, instances: Iterable[Instance]) -> None:
+    def put(self, instances: Iterable[ActiveInstance]) -> None:
         with self._changed:
             before = len(self._instances)
             self._instances.extend(instances)
@@ -139,7 +139,7 @@ class InstanceQueue:
             self._threads_to_end += count
             self._changed.notify_all()
 
-    def take(self) -> list[Instance]:
+    def take(self) -> list[ActiveInstance]:
         """Wait for instances, and take the share of one of the threads that wait now. A step may take long, so an
         instance that runs one next is taken alone. Return an empty list if the thread has to end."""
         with self._changed:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from postroom.agent.addressing import Addressees
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock
 from postroom.filters.expression import Filter
-from postroom.hosts.dequeue.service import ThreadConnections
+from postroom.hosts.dequeue.processing import ThreadConnections
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection
@@ -22,7 +22,7 @@ class WorkerSession:
     """The session of one worker. It has a connection and an agent after ``open``."""
 
     connection: Connection
-    agent: MessageAgent
+    agent: DirectAgent
 
     def __init__(
         self, connect: Connect, host: Host, routing: RoutingTable, procedures: HostOrchestrations, clock: Clock
@@ -42,7 +42,7 @@ class WorkerSession:
         connection = self.reader.get_writing()
         if self._connected is not connection:
             self.connection = self._connected = connection
-            self.agent = MessageAgent(connection, self._host, self._routing, is_engine=True)
+            self.agent = DirectAgent(connection, self._host, self._routing, is_engine=True)
             self._addressees = None
 
     def close(self) -> None:

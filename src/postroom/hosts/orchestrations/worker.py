@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from postroom.errors import ClaimLost, PostroomError, is_environment_error
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance import Instance, LiveInstances
+from postroom.hosts.orchestrations.instance import ActiveInstance, LiveInstances
 from postroom.hosts.orchestrations.persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.poller import InstanceQueue
 from postroom.hosts.orchestrations.session import WorkerSession
@@ -80,7 +80,7 @@ class InstanceWorker:
             self.batch = ()
         self._session.close()
 
-    def _work_on(self, batch: Sequence[Instance]) -> None:
+    def _work_on(self, batch: Sequence[ActiveInstance]) -> None:
         """Drive each instance to its next persistence point, and store these together."""
         try:
             self._session.open()
@@ -109,7 +109,7 @@ class InstanceWorker:
         else:
             self._work.put(unfinished)
 
-    def _advance(self, instance: Instance) -> bool:
+    def _advance(self, instance: ActiveInstance) -> bool:
         """Drive an instance to its next persistence point. Return False if it has none, because it has failed."""
         claimed = instance.claimed
         try:
@@ -130,7 +130,7 @@ class InstanceWorker:
         instance.close()
         return False
 
-    def _handle_outcome(self, instance: Instance, outcome: Outcome | BaseException) -> bool:
+    def _handle_outcome(self, instance: ActiveInstance, outcome: Outcome | BaseException) -> bool:
         """Handle the outcome of a persistence point. Return False if the instance has more to do."""
         point = instance.point
         assert point is not None

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
+from postroom.agent.direct.direct_agent import DirectAgent, Outbox
 from postroom.agent.direct.direct_batch import MAX_CALLS, DirectBatch, Publication
-from postroom.agent.direct.message_agent import MessageAgent, Outbox
 from postroom.agent.publish import Publisher
 from postroom.agent.routing.matching import Matcher
 from postroom.agent.routing.table import RoutingTable
@@ -40,8 +40,8 @@ def host(box: Box) -> Iterator[Connection]:
 
 
 @pytest.fixture(params=["index", "procedure"])
-def agent(box: Box, host: Connection, request: pytest.FixtureRequest) -> MessageAgent:
-    return MessageAgent(host, box.host(), RoutingTable() if request.param == "index" else None)
+def agent(box: Box, host: Connection, request: pytest.FixtureRequest) -> DirectAgent:
+    return DirectAgent(host, box.host(), RoutingTable() if request.param == "index" else None)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def subscribe(connection: Connection, subscriptions: ServiceSubscriptions, regio
 
 
 def test_complete_publish_and_subscribe_commit_together(
-    box: Box, agent: MessageAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
+    box: Box, agent: DirectAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
 ) -> None:
     """The published message matches the subscription of its own transaction."""
 
@@ -88,7 +88,7 @@ def test_complete_publish_and_subscribe_commit_together(
 
 
 def test_failed_work_is_rolled_back(
-    box: Box, agent: MessageAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
+    box: Box, agent: DirectAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
 ) -> None:
     def fail(connection: Connection, outbox: Outbox) -> None:
         complete(connection, claimed)
@@ -104,7 +104,7 @@ def test_failed_work_is_rolled_back(
 
 
 def test_a_failed_publish_rolls_the_work_back_and_leaves_a_report(
-    box: Box, agent: MessageAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
+    box: Box, agent: DirectAgent, claimed: ClaimedMessage, subscriptions: ServiceSubscriptions
 ) -> None:
     """A later publish does not use the subscriptions that were rolled back."""
 
@@ -125,7 +125,7 @@ def test_a_failed_publish_rolls_the_work_back_and_leaves_a_report(
 
 
 def test_the_transaction_is_repeated_if_subscriptions_change_meanwhile(
-    box: Box, agent: MessageAgent, claimed: ClaimedMessage
+    box: Box, agent: DirectAgent, claimed: ClaimedMessage
 ) -> None:
     """The change does not wait for the work, because no code of the caller runs under the routing lock."""
     box.add_port("Europe", "Region == 'EU'")
@@ -145,7 +145,7 @@ def test_the_transaction_is_repeated_if_subscriptions_change_meanwhile(
 
 
 def test_a_stale_index_repeats_the_work_once(box: Box, host: Connection, claimed: ClaimedMessage) -> None:
-    agent = MessageAgent(host, box.host(), RoutingTable())
+    agent = DirectAgent(host, box.host(), RoutingTable())
     box.add_port("Europe", "Region == 'EU'")
     agent.publish([message("EU")])
     attempts = []
@@ -166,7 +166,7 @@ def test_a_stale_index_repeats_the_work_once(box: Box, host: Connection, claimed
 
 @pytest.mark.parametrize("count", [MAX_CALLS, MAX_CALLS + 1])
 def test_a_connection_cut_before_the_commit_leaves_nothing(
-    box: Box, agent: MessageAgent, claimed: ClaimedMessage, count: int
+    box: Box, agent: DirectAgent, claimed: ClaimedMessage, count: int
 ) -> None:
     """Both for messages that are inserted by calls and for messages that are copied."""
     box.add_port("Europe", "Region == 'EU'")
@@ -179,13 +179,13 @@ def test_a_connection_cut_before_the_commit_leaves_nothing(
         agent.transaction(answer)
     assert (box.queued(), box.count("messages")) == ({"Orders": 1}, 1)
     with connect(box.url, user=box.host().role_name) as connection:
-        MessageAgent(connection, box.host()).transaction(answer)
+        DirectAgent(connection, box.host()).transaction(answer)
     assert (box.queued(), box.count("messages")) == ({"Europe": count}, count)
     assert check(box.connection) == []
 
 
 def test_hosts_are_woken_after_the_commit(
-    box: Box, agent: MessageAgent, host: Connection, monkeypatch: pytest.MonkeyPatch
+    box: Box, agent: DirectAgent, host: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states = []
 
@@ -199,7 +199,7 @@ def test_hosts_are_woken_after_the_commit(
 
 
 def test_a_transaction_that_publishes_nothing_commits_without_the_routing_lock(
-    box: Box, agent: MessageAgent, claimed: ClaimedMessage
+    box: Box, agent: DirectAgent, claimed: ClaimedMessage
 ) -> None:
     agent.publish([message("request")])
     with box.connection.transaction():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.errors import KeyReused, NotAllowed
 from postroom.message import Message
 from postroom.messagebox.connection import connect
@@ -20,7 +20,7 @@ def order(body: bytes = b"order") -> Message:
 def publish_as(box: Box, login: str, body: bytes, *, host: str | None = None) -> bool:
     """Publish with the login of a host under the key. Return True if the key was used before."""
     with connect(box.url, user=box.host(login).role_name) as connection:
-        [published] = MessageAgent(connection, box.host(host or login)).publish([order(body)], key="order-1")
+        [published] = DirectAgent(connection, box.host(host or login)).publish([order(body)], key="order-1")
     return published.repeated
 
 

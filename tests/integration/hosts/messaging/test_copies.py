@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import find_host
@@ -30,7 +30,7 @@ def deploy(connection: Connection, home: Path, *, name: str = "%MessageID%.txt",
 
 
 def publish(connection: Connection) -> str:
-    agent = MessageAgent(connection, find_host(connection, "Main"))
+    agent = DirectAgent(connection, find_host(connection, "Main"))
     [published] = agent.publish([Message.of(b"order", promoted={Region: "EU"})])
     assert published.subscribers == ("Europe",) * 3
     return str(published.message_id)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from postroom import Client, pipelines
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.correlation_tokens import copy_token
 from postroom.errors import NotAllowed, PublishFailed
 from postroom.message import Context, Message
@@ -42,7 +42,7 @@ class Intruder:
 
     def publish_with_token(self, token: str) -> None:
         answered = copy_token(Context().promote(BTS.EpmRRCorrelationToken, token), Context())
-        agent = MessageAgent(self._connection, self._box.host("Other"), is_engine=True)
+        agent = DirectAgent(self._connection, self._box.host("Other"), is_engine=True)
         agent.publish([Message.of(FORGED).with_context(answered)])
 
     def queue(self, service_class: ServiceClass) -> None:

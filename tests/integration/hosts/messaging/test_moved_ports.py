@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom import Application, Property, adapters
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import find_host
@@ -30,7 +30,7 @@ def deploy(connection: Connection, home: Path, host: str) -> Plan:
 
 
 def publish(connection: Connection, body: bytes, region: str = "EU") -> None:
-    agent = MessageAgent(connection, find_host(connection, "Main"))
+    agent = DirectAgent(connection, find_host(connection, "Main"))
     agent.publish([Message.of(body, promoted={Region: region})])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom import pipelines
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.originator import GUEST
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.interchange import Interchange
@@ -55,7 +55,7 @@ def deliver_all(box: Box, start_host: StartHost) -> list[tuple[Any, Any]]:
 def test_the_direct_lane_stores_the_originator(box: Box, trusted: bool, warm: bool, start_host: StartHost) -> None:
     box.add_port("Europe", "Region == 'EU'")
     with connect(box.url, user=box.host().role_name) as connection:
-        agent = MessageAgent(connection, box.host(), RoutingTable() if warm else None)
+        agent = DirectAgent(connection, box.host(), RoutingTable() if warm else None)
         agent.publish([Message(context=FORGED.promote(Region, "EU"))])
     assert deliver_all(box, start_host) == [expected(box, trusted=trusted)]
 
@@ -79,7 +79,7 @@ def test_messages_are_routed_by_the_authenticated_originator(box: Box, trusted: 
     box.connection.execute("SELECT 1")
     with connect(box.url, user=box.host().role_name) as connection:
         promoted = Context().promote(BTS.OriginatorPID, "Contoso")
-        MessageAgent(connection, box.host(), RoutingTable()).publish([Message(context=promoted)])
+        DirectAgent(connection, box.host(), RoutingTable()).publish([Message(context=promoted)])
     assert box.queued() == ({"Contoso": 2} if trusted else {"Guests": 2})
 
 
@@ -102,7 +102,7 @@ def test_the_default_originator_of_a_trusted_host_is_the_host_and_guest(
 ) -> None:
     box.add_port("Europe", "Region == 'EU'")
     with connect(box.url, user=box.host().role_name) as connection:
-        agent = MessageAgent(connection, box.host(), RoutingTable())
+        agent = DirectAgent(connection, box.host(), RoutingTable())
         agent.publish([Message(context=Context().promote(Region, "EU"))])
         agent.publish([Message(context=Context().promote(Region, "EU").write(BTS.OriginatorSID, ""))])
     assert deliver_all(box, start_host) == [(box.host().role_name, GUEST)] * 2
@@ -111,7 +111,7 @@ def test_the_default_originator_of_a_trusted_host_is_the_host_and_guest(
 def test_a_fixed_and_resumed_message_keeps_its_originator(box: Box, trusted: bool, start_host: StartHost) -> None:
     box.add_port("Europe", "Region == 'EU'", state="stopped")
     with connect(box.url, user=box.host().role_name) as connection:
-        agent = MessageAgent(connection, box.host(), RoutingTable())
+        agent = DirectAgent(connection, box.host(), RoutingTable())
         agent.publish([Message(context=FORGED.promote(Region, "EU"), parts=Message.of(b"old").parts)])
     resume_with_body(box.connection, box.suspended_rows()[0].instance_id, b"new")
     assert deliver_all(box, start_host) == [expected(box, trusted=trusted)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.application import ApplicationDefinition
 from postroom.hosts import HostInstance
 from postroom.message import Message
@@ -57,7 +57,7 @@ def build_orders(
 
 
 def publish(connection: Connection, count: int, region: str = "EU") -> None:
-    agent = MessageAgent(connection, find_host(connection, "Main"))
+    agent = DirectAgent(connection, find_host(connection, "Main"))
     for start in range(0, count, 100):
         numbers = range(start, min(start + 100, count))
         agent.publish([Message.of(str(number).encode(), promoted={Region: region}) for number in numbers])

@@ -12,7 +12,7 @@ import pytest
 from postroom.errors import MessageBoxUnavailable
 from postroom.hosts.orchestrations import persistence as shared_persistence
 from postroom.hosts.orchestrations import worker
-from postroom.hosts.orchestrations.instance import Instance
+from postroom.hosts.orchestrations.instance import ActiveInstance
 from postroom.hosts.orchestrations.persistence import Outcomes
 from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.messagebox.configuration.hosts import ServiceClass
@@ -49,10 +49,10 @@ ECHO = """
     """
 
 
-Hook = Callable[[Sequence[Instance]], None]
+Hook = Callable[[Sequence[ActiveInstance]], None]
 
 
-def do_nothing(instances: Sequence[Instance]) -> None:
+def do_nothing(instances: Sequence[ActiveInstance]) -> None:
     pass
 
 
@@ -65,7 +65,7 @@ class Persistence:
         self.before: Hook = do_nothing
         self.after: Hook = do_nothing
 
-    def persist(self, session: WorkerSession, instances: Sequence[Instance]) -> Outcomes:
+    def persist(self, session: WorkerSession, instances: Sequence[ActiveInstance]) -> Outcomes:
         self.sizes.append(len(instances))
         before, after = self.before, self.after
         self.before = self.after = do_nothing
@@ -84,7 +84,7 @@ def persistence(box: Box, monkeypatch: pytest.MonkeyPatch) -> Persistence:
     return persistence
 
 
-def raise_unavailable(instances: Sequence[Instance]) -> None:
+def raise_unavailable(instances: Sequence[ActiveInstance]) -> None:
     raise MessageBoxUnavailable("The connection was lost.")
 
 
@@ -160,7 +160,7 @@ def test_a_claim_that_is_lost_in_a_batch_discards_only_its_instance(
     apply_orchestrations(box, tmp_path, ECHO)
     publish(box, "order", *map(str, range(5)))
 
-    def take_over(instances: Sequence[Instance]) -> None:
+    def take_over(instances: Sequence[ActiveInstance]) -> None:
         box.claim_orchestration(instances[2].claimed.instance_id)
 
     persistence.before = take_over
@@ -246,13 +246,13 @@ def test_a_receive_finds_its_message_behind_hundreds_of_others(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only some messages of an instance are in memory at a time (THR-10)."""
-    add, in_memory = Instance._add, []
+    add, in_memory = ActiveInstance._add, []
 
-    def add_and_count(instance: Instance, messages: Sequence[ClaimedMessage]) -> None:
+    def add_and_count(instance: ActiveInstance, messages: Sequence[ClaimedMessage]) -> None:
         add(instance, messages)
         in_memory.append(len(instance._messages))
 
-    monkeypatch.setattr(Instance, "_add", add_and_count)
+    monkeypatch.setattr(ActiveInstance, "_add", add_and_count)
     count = 3 * MESSAGES_AT_A_TIME
     apply_orchestrations(
         box,

@@ -13,7 +13,7 @@ import pytest
 
 from postroom import Application, Property, Retry, adapters, pipelines
 from postroom.adapters import AdapterDefinition
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.application import ApplicationDefinition, SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
@@ -77,7 +77,7 @@ def publish(connection: Connection, region: str) -> tuple[str, ...]:
     host = find_host(connection, "Main")
     message = Message.of(b"{}", promoted={Region: region})
     try:
-        return MessageAgent(connection, host, RoutingTable()).publish([message])[0].subscribers
+        return DirectAgent(connection, host, RoutingTable()).publish([message])[0].subscribers
     except PublishFailed:
         return ()
 

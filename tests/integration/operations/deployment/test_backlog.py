@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Message
 from postroom.messagebox.configuration.applications import list_applications
@@ -57,7 +57,7 @@ def backlog(connection: Connection) -> Iterator[Connection]:
 
 
 def publish(connection: Connection) -> None:
-    MessageAgent(connection, find_host(connection, "Main")).publish([Message.of(b"{}", promoted={Region: "EU"})])
+    DirectAgent(connection, find_host(connection, "Main")).publish([Message.of(b"{}", promoted={Region: "EU"})])
 
 
 def count(connection: Connection, port: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
@@ -62,7 +62,7 @@ def find_problems(connection: Connection, app: Application) -> list[str]:
 
 
 def publish(connection: Connection, region: str = "EU") -> tuple[str, ...]:
-    agent = MessageAgent(connection, find_host(connection, "Main"), RoutingTable())
+    agent = DirectAgent(connection, find_host(connection, "Main"), RoutingTable())
     try:
         return agent.publish([Message.of(b"", promoted={Region: region})])[0].subscribers
     except PublishFailed:
@@ -81,7 +81,7 @@ def test_a_first_apply_creates_the_group_and_routes_messages(connection: Connect
     assert publish(connection) == ("A", "B")
     group = read_group(connection)
     assert (group.state, group.application) == (ServiceState.STARTED, "orders")
-    agent = MessageAgent(connection, find_host(connection, "Main"))
+    agent = DirectAgent(connection, find_host(connection, "Main"))
     [published] = agent.publish([Message.of(b"", promoted={BTS.SPGroupID: str(group.group_id)})])
     assert published.subscribers == ("A", "B")
     assert deploy(connection, orders()).changes == ()

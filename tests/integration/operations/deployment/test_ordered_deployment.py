@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.hosts import HostInstance, HostSettings
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import find_host
@@ -31,7 +31,7 @@ def orders(*, ordered: bool) -> Application:
 
 
 def publish(connection: Connection, numbers: range) -> None:
-    agent = MessageAgent(connection, find_host(connection, "Main"))
+    agent = DirectAgent(connection, find_host(connection, "Main"))
     for number in numbers:
         agent.publish([Message.of(str(number).encode(), promoted={Region: "EU"})])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Context, Message
@@ -47,7 +47,7 @@ def read_ids(connection: Connection) -> dict[str, str]:
 
 
 def publish(connection: Connection, routing: RoutingTable, region: str = "EU") -> tuple[str, ...]:
-    agent = MessageAgent(connection, find_host(connection, "Main"), routing)
+    agent = DirectAgent(connection, find_host(connection, "Main"), routing)
     return agent.publish([Message.of(b"{}", promoted={Region: region})])[0].subscribers
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.agent.addressing import direct_context
-from postroom.agent.direct.message_agent import MessageAgent
+from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.errors import NotFound
 from postroom.message import Context, Message
 from postroom.messagebox.connection import connect
@@ -66,6 +66,6 @@ def test_a_host_can_direct_messages_to_ports_of_other_hosts_and_to_groups(direct
     with connect(directed.url, user=other.role_name) as host:
         context = direct_context(host, name, Context().promote(Region, "EU"))
         assert context == direct_context(directed.connection, name, Context().promote(Region, "EU"))
-        [published] = MessageAgent(host, other).publish([Message(context=context)])
+        [published] = DirectAgent(host, other).publish([Message(context=context)])
         assert name in (*published.subscribers, "Everyone")
         assert Contents(host).count("send ports") == 0

@@ -21,7 +21,7 @@ import trustme
 from postroom import Schedule, Throttling, adapters
 from postroom.agent.routing.table import RoutingTable
 from postroom.hosts.instance import HostInstance
-from postroom.hosts.settings import HostSettings
+from postroom.hosts.instance_parts import HostSettings
 from postroom.message import FRAGMENT_SIZE
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import ServiceClass

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.adapters import File
-from postroom.adapters.dynamic.addresses import FileTarget, NullTarget, UrlTarget, get_endpoint, resolve_target
+from postroom.adapters.dynamic.addresses import FileTarget, NullTarget, UrlTarget, get_transport_address, resolve_target
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.kinds import load_adapter
 from postroom.errors import AddressRefused, DefinitionError
@@ -157,10 +157,13 @@ def test_urls_limit_the_targets_of_posts(home: Path, url: str, allowed: bool) ->
 
 
 def test_a_listing_shows_an_endpoint_without_its_login() -> None:
-    assert get_endpoint(context("https://user:secret@example.com/a")) == ("http", "https://(hidden)@example.com/a")
-    assert get_endpoint(context("ftp://example.com")) == ("dynamic", "ftp://example.com")
-    assert get_endpoint(context(None)) == ("dynamic", "")
-    assert get_endpoint(context("a", "FILE")) == ("file", "a")
+    assert get_transport_address(context("https://user:secret@example.com/a")) == (
+        "http",
+        "https://(hidden)@example.com/a",
+    )
+    assert get_transport_address(context("ftp://example.com")) == ("dynamic", "ftp://example.com")
+    assert get_transport_address(context(None)) == ("dynamic", "")
+    assert get_transport_address(context("a", "FILE")) == ("file", "a")
 
 
 def test_a_definition_lists_its_problems_and_is_loaded_again() -> None:

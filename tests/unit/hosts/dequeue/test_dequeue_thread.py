@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from postroom.hosts.dequeue.completer import Completer
-from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
 from postroom.hosts.dequeue.subservice import DequeueThread
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connection

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from postroom.application import Handler
 from postroom.hosts.dequeue.completer import Completer
-from postroom.hosts.dequeue.service import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
 from postroom.hosts.dequeue.subservice import DequeueThread
 from postroom.hosts.dequeue.work_buffer import INTERVAL, WorkBuffer
 from postroom.messagebox.queues import ClaimedMessage, HostQueues

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from postroom.hosts.orchestrations.instance import Instance
+from postroom.hosts.orchestrations.instance import ActiveInstance
 from postroom.hosts.orchestrations.poller import InstanceQueue
 from tests.support.claimed_instances import claim
 from tests.support.waiting import wait_until
 
 
-def make_work(count: int) -> list[Instance]:
-    return [Instance(claim()) for _ in range(count)]
+def make_work(count: int) -> list[ActiveInstance]:
+    return [ActiveInstance(claim()) for _ in range(count)]
 
 
-def make_step() -> Instance:
-    instance = Instance(claim())
+def make_step() -> ActiveInstance:
+    instance = ActiveInstance(claim())
     instance.runs_step = True
     return instance
 

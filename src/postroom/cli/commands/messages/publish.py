@@ -50,7 +50,7 @@ def publish(
     from mimetypes import guess_type
 
     from postroom.agent.addressing import describe_unreachable, direct_context
-    from postroom.agent.direct.message_agent import MessageAgent
+    from postroom.agent.direct.direct_agent import DirectAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, Message, Part
     from postroom.messagebox.configuration.hosts import get_publishing_host
@@ -83,7 +83,7 @@ def publish(
         publishing = get_publishing_host(connection, host)
         for pause in find_pauses(lambda: read_throttle(connection, publishing.host_id, None), _THROTTLE_WAIT):
             time.sleep(pause)
-        agent = MessageAgent(connection, publishing)
+        agent = DirectAgent(connection, publishing)
         try:
             published = agent.publish(messages, key=key)
         except PublishFailed as error:

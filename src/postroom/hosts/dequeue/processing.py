@@ -70,7 +70,7 @@ class ThreadConnections:
         self._reading.close()
 
 
-class Service(Protocol):
+class MessageProcessor(Protocol):
     """Processes the messages of one service class. A Subservice calls it with each message that it has dequeued.
 
     The service of messaging is the Endpoint Manager."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -18,14 +21,14 @@ from postroom.hosts.messaging.two_way import ResponseDelivery
 from postroom.hosts.metrics import collect_host_metrics, collect_polled_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.registration import LOCK_SOCKET, Registration
-from postroom.hosts.settings import HostSettings
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, find_host, read_dequeuing
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, LazyConnection
+from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.coordination.running_processes import read_routing_version, report_configuration
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.instances import count_instances_of_host
-from postroom.messagebox.maintenance.jobs import JobLoop
+from postroom.messagebox.maintenance.jobs import JobLoop, JobSettings
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
@@ -44,7 +47,33 @@ _APPLY_SECONDS = 10.0
 _RETRY_SECONDS = 1.0
 
 
-class RunningInstance:
+def _get_default_memory_queue() -> int:
+    return 100 * (os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSettings:
+    """The settings of a host instance. The defaults are for production, and tests shorten the times."""
+
+    #: Maximum number of claimed messages in memory. The host dequeues no more messages above it.
+    memory_queue: int = field(default_factory=_get_default_memory_queue)
+    #: How long messages in progress may take to finish after the host was stopped.
+    stop_within: timedelta = timedelta(seconds=30)
+    #: How long callers may wait for their responses after the host was stopped. Then they get a 503.
+    answer_within: timedelta = timedelta(seconds=6)
+    #: How often a statement is sent on the connection that holds the lock. PostgreSQL ends the session after 8 s
+    #: without one.
+    heartbeat: timedelta = timedelta(seconds=HEARTBEAT_SECONDS)
+    #: How long an orchestration may run without waiting. It is suspended then.
+    turn_limit: timedelta = timedelta(seconds=30)
+    #: How long a call may keep the interpreter lock, so that no thread runs. The process ends then.
+    blocked_limit: timedelta = timedelta(seconds=60)
+    #: True if this instance runs housekeeping jobs.
+    runs_jobs: bool = True
+    jobs: JobSettings = field(default_factory=JobSettings)
+
+
+class InstanceParts:
     """A registered host instance. ``open_connection`` logs in as the host. ``on_stuck_thread`` is called if the process
     has to end, because an orchestration blocks a thread."""
 
@@ -194,8 +223,10 @@ class RunningInstance:
             self.orchestrations.set_dequeuing(read_dequeuing(connection, ServiceClass.ORCHESTRATIONS))
         host = self.throttle.host = find_host(connection, self._host.name)
         locations = [] if host.stopped else read_receive_locations(connection, host_id=host.host_id)
-        is_listening = self.http.serve([one for one in locations if one.adapter_type.receives_on_spark])
-        is_polling = self.polled_locations.serve([one for one in locations if not one.adapter_type.receives_on_spark])
+        is_listening = self.http.serve([location for location in locations if location.adapter_type.receives_on_spark])
+        is_polling = self.polled_locations.serve(
+            [location for location in locations if not location.adapter_type.receives_on_spark]
+        )
         # Last: callers that wait get their responses before a stopped host claims no more messages.
         self.registration.set_stopped(connection, host.stopped)
         return is_polling and is_listening

@@ -1,6 +1,6 @@
 """The direct lane: one caller, one transaction, an immediate answer.
 
-    agent = MessageAgent(connection, host, routing=RoutingTable())
+    agent = DirectAgent(connection, host, routing=RoutingTable())
     [published] = agent.publish([Message.of(b"...", promoted={Region: "EU"})])
     published.subscribers                                   # ("Audit", "Europe")
 
@@ -58,7 +58,7 @@ class Outbox:
         self.answers.clear()
 
 
-class MessageAgent:
+class DirectAgent:
     """Publishes over one connection. Messages are matched in memory with a routing table, otherwise in the
     MessageBox. Only the engine itself may promote its own properties (``is_engine``)."""
 
