@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.streams.intake import IntakeRow
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.receive.stream_source import StreamSettings, stream_source
 
@@ -24,14 +26,13 @@ _SCHEMA = "interchange_id string, name string, path string, size long, modified_
 def load_claims(session: SparkSession, login: Login, location: ReceiveLocation) -> DataFrame:
     """Return a streaming data frame of the claimed files."""
     settings = StreamSettings(
-        rows=file_claims,
         login=login,
         location_id=location.location_id,
         partitions=2,
         max_rows=1000,
         host_id=location.host_id,
     )
-    source = stream_source(settings, _to_rows, _SCHEMA)
+    source = stream_source(settings, partial(_to_rows, login), _SCHEMA)
     session.dataSource.register(source)
     return session.readStream.format(source.name()).load()
 
@@ -50,10 +51,12 @@ def read_claims(batch: pa.RecordBatch) -> list[FileClaim]:
     ]
 
 
-def _to_rows(found: Sequence[FileClaim]) -> Iterator[pa.RecordBatch]:
+def _to_rows(login: Login, found: Sequence[IntakeRow]) -> Iterator[pa.RecordBatch]:
+    with login.connect("claims") as connection:
+        claims = file_claims.read_claims(connection, [row.interchange_id for row in found])
     names = [column.split()[0] for column in _SCHEMA.split(", ")]
     types = (pa.string(), pa.string(), pa.string(), pa.int64(), pa.int64())
-    rows = [(str(claim.interchange_id), claim.name, str(claim.path), claim.size, claim.modified_ns) for claim in found]
+    rows = [(str(claim.interchange_id), claim.name, str(claim.path), claim.size, claim.modified_ns) for claim in claims]
     columns = zip(*rows, strict=True) if rows else ((),) * len(names)
     arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
     yield pa.RecordBatch.from_arrays(arrays, names=names)

@@ -144,14 +144,13 @@ def _start_default_query(login: Login, home: Path) -> Iterator[StreamingQuery]:
     from pyspark.sql import SparkSession
 
     from bench.claims_source import load_claims, read_claims
-    from postroom.receiving.files.claimed_files import ClaimedFiles
     from postroom.spark.receive.task import TALLY_SPARK_SCHEMA, SparkReceiveTask
 
     with connect(login.url) as connection:
         [location] = read_receive_locations(connection)
     session = SparkSession.builder.master("local[2]").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    task = SparkReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
+    task = SparkReceiveTask(location=location, home=home, login=login)
 
     def receive(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,10 @@ from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.intake import read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.inbox_receiver import InboxReceiver
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.faults.frozen_peers import (
@@ -36,7 +36,7 @@ from tests.integration.messagebox.inbox import interrupted_receiver
 from tests.integration.operations.backup import interrupted_backup
 from tests.integration.receiving.files import interrupted_claimer
 from tests.support.box import Box, Region
-from tests.support.file_location import add_file_location
+from tests.support.file_location import add_file_location, read_numbered_claims
 from tests.support.inbox_location import add_inbox_location
 from tests.support.interrupted_process import frozen_process
 from tests.support.sinks import add_sink, make_drain, publish
@@ -74,13 +74,13 @@ def home(tmp_path: Path) -> Path:
 
 def receive_files(box: Box, login: Login, location: ReceiveLocation, home: Path, *, within: float) -> None:
     """Scan and receive, as another pipeline does, until nothing is left."""
-    task = SparkReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
+    task = SparkReceiveTask(location=location, home=home, login=login)
     with connect(login.url, user=login.user, application_name="postroom location") as connection:
         claimer = FileClaimer(connection, location, home)
 
         def is_done() -> bool:
             if claimer.scan().active:
-                task.receive(file_claims.read_numbered(connection, location.location_id, 0, 1 << 60))
+                task.receive(read_numbered_claims(connection, location))
             return not box.count("file claims") and not any(path.is_file() for path in (home / "in").rglob("*"))
 
         wait_until(is_done, allow(within), what="an empty folder and an empty table")
@@ -108,7 +108,7 @@ def test_another_process_receives_the_files_of_a_frozen_one(box: Box, login: Log
 def test_another_process_receives_the_interchanges_of_a_frozen_one(box: Box, login: Login, point: str) -> None:
     box.add_port("Everything", "exists(Region)")
     location = add_inbox_location(box)
-    task = SparkReceiveTask(source=Inbox(location=location, login=login), login=login)
+    task = SparkReceiveTask(location=location, home=Path(), login=login)
     with (
         frozen_process(interrupted_receiver.main, box.url, str(login.user), location.name, point),
         connect(login.url, user=login.user, application_name="postroom host Default") as host,
@@ -118,11 +118,11 @@ def test_another_process_receives_the_interchanges_of_a_frozen_one(box: Box, log
         for interchange_id, content in interrupted_receiver.CONTENTS.items():
             if not inbox.check_if_known(host, interchange_id):
                 inbox.store_in_inbox(host, location.location_id, interchange_id, Context(), [content])
-        numbering = InboxNumbering(pipeline, location)
+        numbering = InboxReceiver(pipeline, location, connect=partial(login.connect, "inbox"))
 
         def is_done() -> bool:
             if numbering.scan().active:
-                task.receive(inbox.read_numbered(pipeline, location.location_id, 0, 1 << 60))
+                task.receive(read_numbered(pipeline, location.location_id, 0, 1 << 60))
             return box.count("inbox") == 0
 
         wait_until(is_done, allow(PIPELINES_ARE_REPLACED), what="an empty inbox")

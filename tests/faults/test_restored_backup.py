@@ -23,19 +23,17 @@ from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup import create, create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
-from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.support.box import Box, Region, open_box
 from tests.support.contents import Contents
 from tests.support.databases import Databases
-from tests.support.file_location import add_file_location
+from tests.support.file_location import add_file_location, read_numbered_claims
 from tests.support.waiting import wait_until
 
 BACKUPS = 3
@@ -116,8 +114,8 @@ def format_order(number: int) -> bytes:
 def receive_claimed(box: Box, location: ReceiveLocation, home: Path) -> None:
     login = Login(url=box.url, user=box.host().role_name)
     try:
-        claims = file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
-        list(SparkReceiveTask(source=ClaimedFiles(location=location, home=home), login=login).receive(claims))
+        claims = read_numbered_claims(box.connection, location)
+        list(SparkReceiveTask(location=location, home=home, login=login).receive(claims))
     finally:
         close_worker(login)
 

@@ -26,7 +26,7 @@ READERS = (
     "orchestration_instances",
     "orchestration_messages",
     "parts",
-    "poll_attempts",
+    "receive_attempts",
     "queued_rows",
     "receipts",
     "removed_services",

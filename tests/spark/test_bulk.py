@@ -46,7 +46,7 @@ def receive(session: SparkSession, login: Login, tmp_path: Path, claim: ClaimFil
         running = RunningBulkLocation(session, location, login=login, home=tmp_path)
         with login.connect("progress") as connection:
             running._publish_all(connection, threading.Event())
-        return running.counts
+        return running.meter.counts
 
     return receive_now
 

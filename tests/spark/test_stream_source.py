@@ -68,7 +68,6 @@ def reader_of(
     task: bytes = b"",
 ) -> NumberedReader:
     settings = StreamSettings(
-        rows=file_claims,
         login=login,
         location_id=location.location_id,
         partitions=partitions,
@@ -109,10 +108,12 @@ def test_a_worker_uses_the_new_definitions_of_a_changed_location(login: Login, l
     assert read_task(login, location).location == location
 
 
-def names(partitions: object) -> list[str]:
+def names(login: Login, partitions: object) -> list[str]:
     assert isinstance(partitions, list)
     assert all(isinstance(partition, RowsPartition) for partition in partitions)
-    return sorted(file.name for partition in partitions for file in partition.rows)
+    ids = [row.interchange_id for partition in partitions for row in partition.rows]
+    with login.connect("claims") as connection:
+        return sorted(claim.name for claim in file_claims.read_claims(connection, ids))
 
 
 def test_a_batch_has_at_most_max_rows_files_and_the_next_one_continues(
@@ -125,12 +126,12 @@ def test_a_batch_has_at_most_max_rows_files_and_the_next_one_continues(
         (folder / name).write_bytes(b"{}")
         claim(location)
     first = reader.latestOffset(start, ReadMaxFiles(2))
-    assert names(reader.partitions(start, first)) == ["a", "b"]
+    assert names(login, reader.partitions(start, first)) == ["a", "b"]
     second = reader.latestOffset(first, ReadMaxFiles(2))
-    assert names(reader.partitions(first, second)) == ["c"]
+    assert names(login, reader.partitions(first, second)) == ["c"]
     assert reader.latestOffset(second, ReadMaxFiles(2)) == second
     everything = reader.latestOffset(start, ReadAllAvailable())
-    assert names(reader.partitions(start, everything)) == ["a", "b", "c"]
+    assert names(login, reader.partitions(start, everything)) == ["a", "b", "c"]
     reader.stop()
 
 
@@ -163,7 +164,7 @@ def test_after_a_batch_of_many_rows_the_next_one_waits_for_more(
         (folder / f"first {number}").write_bytes(b"{}")
     claim(location)
     first = reader.latestOffset(start, ReadMaxFiles(1_000))
-    assert len(names(reader.partitions(start, first))) == 60
+    assert len(names(login, reader.partitions(start, first))) == 60
     (folder / "second").write_bytes(b"{}")
     claim(location)
     assert reader.latestOffset(first, ReadMaxFiles(1_000)) == first
@@ -183,7 +184,7 @@ def test_available_now_leaves_files_that_are_claimed_later(
     claim(location)
     start = reader.initialOffset()
     last = reader.latestOffset(start, ReadMaxFiles(2))
-    assert names(reader.partitions(start, last)) == ["a"]
+    assert names(login, reader.partitions(start, last)) == ["a"]
     assert reader.latestOffset(last, ReadMaxFiles(2)) == last
     reader.stop()
 
@@ -220,7 +221,7 @@ def test_a_lost_connection_is_opened_again(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom stream'"
     )
     end = reader.latestOffset(start, ReadMaxFiles(2))
-    assert names(reader.partitions(start, end)) == ["a"]
+    assert names(login, reader.partitions(start, end)) == ["a"]
     reader.stop()
 
 
@@ -233,9 +234,9 @@ def test_the_first_batch_is_an_empty_one_even_if_files_wait(
     start = reader.initialOffset()
     warm = reader.latestOffset(start, ReadMaxFiles(2))
     tasks = reader.partitions(start, warm)
-    assert (len(tasks), names(tasks)) == (2, [])
+    assert (len(tasks), names(login, tasks)) == (2, [])
     first = reader.latestOffset(warm, ReadMaxFiles(2))
-    assert names(reader.partitions(warm, first)) == ["a"]
+    assert names(login, reader.partitions(warm, first)) == ["a"]
     reader.stop()
 
 
@@ -248,13 +249,13 @@ def test_an_idle_stream_keeps_its_workers_warm(
     start = reader.initialOffset()
     warm = reader.latestOffset(start, ReadMaxFiles(2))
     tasks = reader.partitions(start, warm)
-    assert (len(tasks), names(tasks)) == (2, [])
+    assert (len(tasks), names(login, tasks)) == (2, [])
     now += 39
     assert reader.latestOffset(warm, ReadMaxFiles(2)) == warm
     (folder / "a").write_bytes(b"{}")
     claim(location)
     busy = reader.latestOffset(warm, ReadMaxFiles(2))
-    assert names(reader.partitions(warm, busy)) == ["a"]
+    assert names(login, reader.partitions(warm, busy)) == ["a"]
     now += 39
     assert reader.latestOffset(busy, ReadMaxFiles(2)) == busy
     now += 1
@@ -280,17 +281,17 @@ def test_throttled_batches_are_small_and_delayed(
     reader = reader_of(login, location, partitions=1, max_rows=40, host_id=location.host_id)
     start = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(40))
     first = reader.latestOffset(start, ReadMaxFiles(40))
-    assert len(names(reader.partitions(start, first))) == 2
+    assert len(names(login, reader.partitions(start, first))) == 2
     now += 29
     assert reader.latestOffset(first, ReadMaxFiles(40)) == first
     now += 2
     second = reader.latestOffset(first, ReadMaxFiles(40))
-    assert len(names(reader.partitions(first, second))) == 2
+    assert len(names(login, reader.partitions(first, second))) == 2
     now += 1.5
     assert reader.latestOffset(second, ReadMaxFiles(40)) == second
     # The stream continues when throttling ends, before the end of the delay.
     set_load(box, queued=10)
     now += 1.5
     third = reader.latestOffset(second, ReadMaxFiles(40))
-    assert len(names(reader.partitions(second, third))) == 2
+    assert len(names(login, reader.partitions(second, third))) == 2
     reader.stop()

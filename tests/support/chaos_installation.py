@@ -220,7 +220,7 @@ class ChaosInstallation:
             connection.execute(
                 "INSERT INTO messagebox.file_claims"
                 " (interchange_id, number, location_id, name, path, size, modified_ns, state)"
-                " SELECT interchange_id, nextval('messagebox.file_claim_number'), location_id, name, path, size,"
+                " SELECT interchange_id, nextval('messagebox.intake_number'), location_id, name, path, size,"
                 "        modified_ns, 2"
                 "   FROM jsonb_populate_recordset(NULL::messagebox.file_claims, %s)",
                 (Jsonb(batch.rows),),

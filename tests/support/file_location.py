@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from postroom import adapters, pipelines
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.streams.file_claims import FileClaim, read_claims
+from postroom.messagebox.streams.intake import read_numbered
 from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from tests.support.box import PROMOTE, Box
@@ -40,3 +43,9 @@ def add_file_location(
     )
     box.set_locations(name, adapter=adapter.model_dump(mode="json"), uri=adapter.address(Path("/")))
     return next(location for location in read_receive_locations(box.connection) if location.name == name)
+
+
+def read_numbered_claims(connection: Connection, location: ReceiveLocation) -> list[FileClaim]:
+    """Return the claims that the stream would receive."""
+    rows = read_numbered(connection, location.location_id, 0, 1 << 60)
+    return read_claims(connection, [row.interchange_id for row in rows])

@@ -24,6 +24,7 @@ import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -117,13 +118,17 @@ class Incoming:
 
     ``key`` is its idempotency key: every poll returns it with the same key until it is cleaned up, and no later
     interchange of the same location has that key. ``context`` has what the adapter writes about it. ``token`` is for
-    the adapter itself.
+    the adapter itself. ``name`` is what the log calls it, instead of its key. ``arrived_at`` is for the metrics.
+    ``interchange_id`` is its id, if it has one already. Otherwise its id derives from its key.
     """
 
     key: str
     body: Body
     context: Context = field(default_factory=Context)
     token: Any = None
+    name: str = ""
+    arrived_at: datetime | None = None
+    interchange_id: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +190,13 @@ class ReceiveAdapter(Protocol):
         Only for an adapter that writes BTS.ActionOnFailure 0 to the context of its interchanges. Otherwise an
         interchange that is rejected is suspended in the MessageBox, and cleaned up."""
         return
+
+    def quarantine(self, incoming: Incoming, error: Exception) -> None:
+        """Keep an interchange of the last batch from being polled again, with the error: it can be neither received nor
+        suspended, because its body cannot be read, for example.
+
+        By default it stays at the source. The error is reported, and it is polled again."""
+        raise error
 
     def close(self) -> None:
         """Release all resources, and leave what is not cleaned up at the source. May be called twice, and without

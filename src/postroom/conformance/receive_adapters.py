@@ -13,7 +13,7 @@ import pickle
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -234,11 +234,15 @@ class ReceivingConformance:
 
 
 class ReceiveAdapterConformance(ReceivingConformance):
-    """The contract of an adapter that a host polls."""
+    """The contract of a receive adapter."""
 
     @pytest.fixture
-    def adapter(self, source: Source, tmp_path: Path) -> Iterator[ReceiveAdapter]:
-        adapter = source.definition.make_receiver(tmp_path)
+    def make_adapter(self, source: Source, tmp_path: Path) -> Callable[[], ReceiveAdapter]:
+        return partial(source.definition.make_receiver, tmp_path)
+
+    @pytest.fixture
+    def adapter(self, make_adapter: Callable[[], ReceiveAdapter]) -> Iterator[ReceiveAdapter]:
+        adapter = make_adapter()
         adapter.open()
         yield adapter
         adapter.close()
@@ -250,8 +254,8 @@ class ReceiveAdapterConformance(ReceivingConformance):
         assert kinds.load_adapter(definition.model_dump(mode="json")) == definition
         assert pickle.loads(pickle.dumps(definition)) == definition
 
-    def test_it_can_be_closed_twice_and_without_an_open(self, source: Source, tmp_path: Path) -> None:
-        adapter = source.definition.make_receiver(tmp_path)
+    def test_it_can_be_closed_twice_and_without_an_open(self, make_adapter: Callable[[], ReceiveAdapter]) -> None:
+        adapter = make_adapter()
         adapter.close()
         adapter.open()
         adapter.close()
@@ -291,15 +295,15 @@ class ReceiveAdapterConformance(ReceivingConformance):
         assert len({incoming.key for incoming in first}) == 2
 
     def test_another_process_gets_what_was_not_cleaned_up_with_the_same_keys(
-        self, source: Source, tmp_path: Path
+        self, source: Source, make_adapter: Callable[[], ReceiveAdapter]
     ) -> None:
         source.put(b"one")
         source.put(b"two")
-        first = source.definition.make_receiver(tmp_path)
+        first = make_adapter()
         first.open()
         before = [incoming.key for incoming in first.poll(10)]
         first.close()
-        second = source.definition.make_receiver(tmp_path)
+        second = make_adapter()
         second.open()
         batch = second.poll(10)
         assert [incoming.key for incoming in batch] == before
@@ -327,11 +331,11 @@ class ReceiveAdapterConformance(ReceivingConformance):
         assert second.key != first.key
 
     def test_a_source_that_is_down_is_an_error_with_a_reason_and_the_adapter_works_afterwards(
-        self, source: Source, tmp_path: Path
+        self, source: Source, make_adapter: Callable[[], ReceiveAdapter]
     ) -> None:
         source.put(b"one")
         source.break_down()
-        adapter = source.definition.make_receiver(tmp_path)
+        adapter = make_adapter()
         adapter.open()
         with pytest.raises((PostroomError, OSError)) as caught:
             adapter.poll(10)

@@ -100,7 +100,7 @@ def collect_polled_metrics(host: str, polled: Sequence[PolledLocation]) -> Itera
         "postroom_received",
         "What the location has received since it was started, by outcome: files are interchanges, the others messages.",
         {
-            (host, location.location.name, outcome): location.counts[outcome]
+            (host, location.location.name, outcome): location.meter.counts[outcome]
             for location in polled
             if states[location.location.name] is not None
             for outcome in OUTCOMES

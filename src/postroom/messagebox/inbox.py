@@ -18,19 +18,11 @@ from typing import Any
 
 from postroom.errors import KeyReused, PostroomError, Unavailable
 from postroom.message import FRAGMENTS_AT_A_TIME, Body, Bytes, Context, split_into_fragments
-from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
 
 _INSERT = statement("queries/insert_into_inbox")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxRow:
-    """A row that the stream receives: the interchange and its size in bytes."""
-
-    interchange_id: uuid.UUID
-    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +41,6 @@ class StoredInterchange:
     """An interchange in the inbox, ready to be received."""
 
     interchange_id: uuid.UUID
-    seed: uuid.UUID
-    """What the ids of its messages derive from."""
     stored_context: dict[str, Any]
     stored_at: datetime
     body: Body
@@ -146,28 +136,8 @@ def check_if_known(connection: Connection, interchange_id: uuid.UUID, *, digest:
 
 
 def assign_numbers(connection: Connection, location_id: uuid.UUID, limit: int) -> int:
-    """Assign numbers to up to ``limit`` rows, in the order of their arrival. Return the number of rows.
-
-    Only the one reader of a location calls this, in consecutive transactions. So a transaction that can read a number
-    can also read all lower numbers.
-    """
+    """Assign numbers to up to ``limit`` rows, in the order of their arrival. Return the number of rows."""
     return connection.execute(statement("queries/number_inbox"), (location_id, limit)).rowcount
-
-
-def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, limit: int | None) -> int:
-    """Return the last number of the next ``limit`` rows after a number, or ``after`` if there are none."""
-    last = read_value(connection, statement("queries/last_inbox_number"), location_id, after, limit)
-    return after if last is None else int(last)
-
-
-def read_numbered(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[InboxRow]:
-    """Return the rows with numbers above ``after`` and up to ``last``, in order."""
-    rows = connection.execute(
-        "SELECT interchange_id, size FROM inbox"
-        " WHERE location_id = %s AND number > %s AND number <= %s ORDER BY number",
-        (location_id, after, last),
-    )
-    return [InboxRow(interchange_id=interchange_id, size=size) for interchange_id, size in rows]
 
 
 def read_interchanges(
@@ -175,7 +145,7 @@ def read_interchanges(
 ) -> list[StoredInterchange]:
     """Return the interchanges that still exist. Large bodies are read lazily, over their own connections."""
     rows = connection.execute(
-        "SELECT interchange_id, seed, context, stored_at, size, body FROM inbox"
+        "SELECT interchange_id, context, stored_at, size, body FROM inbox"
         " WHERE interchange_id = ANY (%b) ORDER BY number",
         (list(interchange_ids),),
         binary=True,
@@ -183,41 +153,24 @@ def read_interchanges(
     return [
         StoredInterchange(
             interchange_id=interchange_id,
-            seed=seed,
             stored_context=context,
             stored_at=stored_at,
             body=FragmentedInboxBody(connect=connect, interchange_id=interchange_id, size=size)
             if body is None
             else Bytes(body),
         )
-        for interchange_id, seed, context, stored_at, size, body in rows
+        for interchange_id, context, stored_at, size, body in rows
     ]
 
 
 def delete_interchanges(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Delete rows whose messages are committed."""
-    connection.execute(statement("queries/delete_from_inbox"), (list(interchange_ids),))
+    connection.execute(statement("queries/delete_from_inbox"), {"ids": list(interchange_ids)})
 
 
 def return_to_inbox(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Remove the numbers of rows. The stream gets the rows again, with new numbers."""
-    connection.execute(
-        "UPDATE inbox SET number = NULL, attempts = 0 WHERE interchange_id = ANY (%s)", (list(interchange_ids),)
-    )
-
-
-def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
-    """Record that a task is about to process a row alone. Return the number of attempts since the last restart of
-    PostgreSQL, or 0 if the row is done."""
-    row = connection.execute(statement("queries/record_inbox_attempt"), (interchange_id,)).fetchone()
-    return 0 if row is None else int(row[0])
-
-
-def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
-    """Undo one ``record_attempt``."""
-    connection.execute(
-        "UPDATE inbox SET attempts = greatest(attempts - 1, 0) WHERE interchange_id = %s", (interchange_id,)
-    )
+    connection.execute("UPDATE inbox SET number = NULL WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
 
 
 def quarantine(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
@@ -231,7 +184,7 @@ def quarantine(connection: Connection, interchange_id: uuid.UUID, problem: str) 
 def release_quarantined(connection: Connection, location_id: uuid.UUID) -> int:
     """Return quarantined rows to the stream. Return their number."""
     return connection.execute(
-        "UPDATE inbox SET problem = NULL, attempts = 0 WHERE location_id = %s AND problem IS NOT NULL", (location_id,)
+        "UPDATE inbox SET problem = NULL WHERE location_id = %s AND problem IS NOT NULL", (location_id,)
     ).rowcount
 
 

@@ -1,4 +1,4 @@
-"""The intake of a receive location: it claims files, or numbers the rows of the inbox, for the stream."""
+"""Which receive locations a pipeline process serves, and how ``--once`` receives what is there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Protocol
 
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
@@ -16,64 +14,9 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim
-from postroom.messagebox.streams.location_lock import LocationLock
+from postroom.messagebox.streams.intake import find_last_number
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
-from postroom.receiving.files.file_claimer import FileClaimer, Scan
-from postroom.receiving.inbox_rows import InboxNumbering
-
-
-class Intake(Protocol):
-    """Gives the stream of one location its rows, over one session. Used by one thread."""
-
-    def scan(self) -> Scan:
-        """Scan for new rows once. The scan is not active while another process serves this location."""
-        ...
-
-    def next_scan_in(self, longest: timedelta) -> timedelta:
-        """Return the time until the next scan can find something, at most ``longest``."""
-        ...
-
-    def release(self) -> None:
-        """Let another process serve the location."""
-        ...
-
-
-class PassiveIntake:
-    """The intake of a row stream, which Spark reads by its own offsets. It only holds the lock of the location, so that
-    one process at a time reads the stream."""
-
-    def __init__(self, connection: Connection, location: ReceiveLocation) -> None:
-        self._lock = LocationLock(connection, location.location_id)
-
-    def scan(self) -> Scan:
-        return Scan(active=self._lock.acquire())
-
-    def next_scan_in(self, longest: timedelta) -> timedelta:
-        return longest
-
-    def release(self) -> None:
-        self._lock.release()
-
-
-def make_intake(
-    connection: Connection,
-    location: ReceiveLocation,
-    home: Path,
-    clock: Clock,
-    *,
-    makes_folder: bool = True,
-    receive_in_process: Callable[[FileClaim], bool] | None = None,
-) -> Intake:
-    """Return the intake for the adapter of a location. With ``makes_folder``, create its watched folder if that is
-    missing."""
-    if location.adapter.is_row_stream:
-        return PassiveIntake(connection, location)
-    if location.watched_folder:
-        return FileClaimer(
-            connection, location, home, clock, makes_folder=makes_folder, receive_in_process=receive_in_process
-        )
-    return InboxNumbering(connection, location)
+from postroom.receiving.shared_receiver import Scan
 
 
 def find_locations_to_serve(
@@ -129,19 +72,17 @@ def is_served_as_configured(connection: Connection, location: ReceiveLocation, c
 
 def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
     """Return True if the stream has published all numbered rows. A row stream keeps its rows in its source."""
-    if location.adapter.is_row_stream:
-        return True
-    find_last_number = file_claims.find_last_number if location.watched_folder else inbox.find_last_number
-    return find_last_number(connection, location.location_id, 0, 1) == 0
+    return location.adapter.is_row_stream or find_last_number(connection, location.location_id, 0, 1) == 0
 
 
 _SCAN_INTERVAL, _MIN_WAIT_SECONDS = timedelta(seconds=0.2), 0.02
 
 
 def receive_all(
-    intake: Intake,
+    scan: Callable[[], Scan],
     publish: Callable[[], object],
     *,
+    next_scan_in: Callable[[timedelta], timedelta],
     settle: timedelta,
     stopping: threading.Event,
     monotonic: Callable[[], float] = time.monotonic,
@@ -150,29 +91,33 @@ def receive_all(
     does. Return False if another process serves the location."""
     first = True
     while True:
-        claimed, scan = _claim_settled(intake, settle, stopping, monotonic)
-        if not scan.active:
+        claimed, last = _claim_settled(scan, next_scan_in, settle, stopping, monotonic)
+        if not last.active:
             return False
         # The first round publishes what an earlier process has left, even if nothing was claimed. A later round that
         # can claim nothing is the last: the outstanding files cannot be published now.
         if first or claimed:
             publish()
-        if not scan.more or stopping.is_set() or not (first or claimed):
+        if not last.more or stopping.is_set() or not (first or claimed):
             return True
         first = False
 
 
 def _claim_settled(
-    intake: Intake, settle: timedelta, stopping: threading.Event, monotonic: Callable[[], float]
+    scan: Callable[[], Scan],
+    next_scan_in: Callable[[timedelta], timedelta],
+    settle: timedelta,
+    stopping: threading.Event,
+    monotonic: Callable[[], float],
 ) -> tuple[int, Scan]:
     """Scan until every file has had time to settle. Files that still change are left for the next run."""
     deadline = monotonic() + 2 * settle.total_seconds() + 1
     claimed = 0
     while True:
-        scan = intake.scan()
-        claimed += scan.claimed
+        last = scan()
+        claimed += last.claimed
         # A paused scan has found nothing. The pause ends with the backup's copy of the files.
-        is_done = not scan.paused and (not scan.settling or scan.more or monotonic() > deadline)
-        if not scan.active or is_done or stopping.is_set():
-            return claimed, scan
-        stopping.wait(max(intake.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS))
+        is_done = not last.paused and (not last.settling or last.more or monotonic() > deadline)
+        if not last.active or is_done or stopping.is_set():
+            return claimed, last
+        stopping.wait(max(next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS))

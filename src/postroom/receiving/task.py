@@ -1,10 +1,10 @@
-"""The receive task: publish interchanges and remove them from their source.
+"""The receive task: publish what an adapter has polled, and have the adapter clean it up.
 
 It runs in a worker of Spark, in a host, or in a pipeline process:
 
-    row read ─► interchange published, with its receipts ─► removed from the source
+    polled ─► interchange published, with its receipts ─► cleaned up at its source
 
-The task may run again after any interruption. Receipts prevent a second publish of what is still in the source. What is
+The task may run again after any interruption. Receipts prevent a second publish of what is still at the source. What is
 no longer there was received by an earlier attempt.
 """
 
@@ -12,19 +12,26 @@ from __future__ import annotations
 
 import logging
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter, Refused
+from postroom.agent.idempotency import interchange_for_key
 from postroom.agent.poison_messages import attempt_alone, process_death_failure
 from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.agent.streaming.interchange import Interchange, to_message_failure
 from postroom.agent.streaming.receiver import Receiver
 from postroom.clock import system_clock
-from postroom.errors import PipelineFailure, format_count, is_environment_error
+from postroom.errors import (
+    MessageBoxUnavailable,
+    MessageFailure,
+    PipelineFailure,
+    format_count,
+    is_environment_error,
+)
 from postroom.messagebox.connection import Connect, Connection
+from postroom.messagebox.streams.intake import delete_attempts, record_attempt, undo_attempt
 from postroom.messagebox.throttling.pace import Pace
 from postroom.ports.receive_locations import ReceiveLocation
 
@@ -37,17 +44,6 @@ OUTCOMES = ("files", "published", "suspended", "routed", "dropped", "empty")
 MILLISECONDS = "milliseconds"
 
 
-class Identified(Protocol):
-    """An interchange in its source."""
-
-    @property
-    def interchange_id(self) -> uuid.UUID: ...
-
-
-Row = TypeVar("Row", bound=Identified)
-Item = TypeVar("Item", bound=Identified)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Worker:
     """What a thread or process keeps from one task to the next."""
@@ -58,190 +54,189 @@ class Worker:
     """Opens another connection, if the first one may be broken."""
 
 
-class ReceiveSource(ABC, Generic[Row, Item]):
-    """Where the interchanges of a receive location wait: claimed files, the inbox, or a batch of an adapter."""
+@dataclass(frozen=True, kw_only=True)
+class _Polled:
+    incoming: Incoming
+    interchange: Interchange
 
-    location: ReceiveLocation
-
-    @abstractmethod
-    def read(self, connection: Connection, rows: Sequence[Row]) -> list[Item]:
-        """Return the interchanges that can be received now."""
-
-    @abstractmethod
-    def interchange(self, item: Item) -> Interchange: ...
-
-    def get_arrival(self, item: Item) -> float:
-        """Return when it arrived, in seconds since 1970."""
-        return system_clock().timestamp()
-
-    @abstractmethod
-    def describe(self, item: Item) -> str:
-        """Return what the log calls it."""
-
-    def is_unchanged(self, item: Item) -> bool:
-        return True
-
-    def is_waiting(self, row: Row) -> bool:
-        """Return True if the interchange is still in the source."""
-        return True
-
-    @abstractmethod
-    def finish(self, connection: Connection, items: Sequence[Item]) -> None:
-        """Remove interchanges that were received."""
-
-    def give_back(self, connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> None:
-        """Have interchanges read again later."""
-
-    @abstractmethod
-    def quarantine(self, connection: Connection, item: Item, error: Exception) -> None:
-        """Keep an interchange that can be neither received nor suspended from being received."""
-
-    @abstractmethod
-    def record_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> int: ...
-
-    @abstractmethod
-    def undo_attempt(self, connection: Connection, interchange_id: uuid.UUID) -> None: ...
+    @property
+    def interchange_id(self) -> uuid.UUID:
+        return self.interchange.interchange_id
 
 
-#: Publishes interchanges, or suspends them.
-_Receive = Callable[[Sequence[Any]], dict[uuid.UUID, ReceiveResult]]
+_Results = dict[uuid.UUID, ReceiveResult]
+
+
+@dataclass(kw_only=True)
+class _Batch:
+    """What became of the interchanges of one poll. The others are left at the source."""
+
+    received: _Results = field(default_factory=dict)
+    quarantined: set[uuid.UUID] = field(default_factory=set)
+    failures: list[Exception] = field(default_factory=list)
+    """Why interchanges are left at the source."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiveTask:
-    """Receives interchanges of one source."""
+    """Receives what one adapter polls."""
 
-    source: ReceiveSource[Any, Any]
+    location: ReceiveLocation
+    adapter: ReceiveAdapter
+    worker: Worker
     paced: bool = False
     """Slow down between transactions while too many messages wait in the MessageBox."""
-    can_refuse: bool = False
-    """The adapter decides about interchanges that the pipeline rejects, if it asks for that."""
     process: str = "worker"
     """The kind of process that it runs in, for error messages."""
+    leaves_failures: bool = False
+    """Leave an interchange at a source that is not available, and receive the others. Otherwise the task ends with the
+    error, and is run again."""
+    report: Callable[[Sequence[ReceiveResult]], None] | None = None
+    """Gets what was received, before it is cleaned up."""
 
-    @property
-    def location(self) -> ReceiveLocation:
-        return self.source.location
-
-    @cached_property
-    def _is_ordered(self) -> bool:
-        return self.location.adapter.is_ordered
-
-    def receive(self, worker: Worker, rows: Sequence[Identified], *, isolated: bool = False) -> list[ReceiveResult]:
-        """Publish interchanges and remove them from their source. Raise if the MessageBox does not answer.
+    def receive(self, polled: Sequence[Incoming], *, isolated: bool = False) -> list[ReceiveResult]:
+        """Publish the interchanges of one poll, and have them cleaned up. Raise MessageBoxUnavailable if the MessageBox
+        does not answer. Raise the error of an interchange that is left at the source, after the others are received.
 
         ``isolated`` is for a retry, because one of the interchanges may have killed the process."""
-        if not rows:
-            return []
-        if self._is_ordered:
-            return self._receive_in_order(worker, rows, isolated=isolated)
-        if isolated:
-            return [received for row in rows for received in self._receive_isolated(worker, row)]
-        return self._receive_batch(worker, rows)
+        interchanges = {one.interchange_id: one for one in map(self._identify, polled)}
+        batch = _Batch()
+        if isolated or self.location.adapter.is_ordered:
+            for one in interchanges.values():
+                self._receive_alone(one, batch, isolated=isolated)
+                if self.location.adapter.is_ordered and not _is_done(batch, one):
+                    break  # the others must not overtake it
+        else:
+            self._receive_together(list(interchanges.values()), batch)
+        self._finish(list(interchanges.values()), batch)
+        if batch.failures:
+            raise batch.failures[0]
+        return list(batch.received.values())
 
-    def _receive_in_order(self, worker: Worker, rows: Sequence[Identified], *, isolated: bool) -> list[ReceiveResult]:
-        """Receive each interchange after the commit of the one before. One that is not ready delays the others."""
-        done: list[ReceiveResult] = []
-        for row in rows:
-            received = self._receive_isolated(worker, row) if isolated else self._receive_batch(worker, [row])
-            done += received
-            if any(interchange.unfinished for interchange in received) or (
-                not received and self.source.is_waiting(row)
-            ):
-                break
-        return done
-
-    def _receive_isolated(self, worker: Worker, row: Identified) -> list[ReceiveResult]:
-        interchange_id, connection = row.interchange_id, worker.connection
-        return attempt_alone(
-            worker.connect,
-            record=lambda: self.source.record_attempt(connection, interchange_id),
-            undo=lambda another: self.source.undo_attempt(another, interchange_id),
-            process=lambda: self._receive_batch(worker, [row]),
-            suspend=lambda: self._receive_batch(worker, [row], partial(self._suspend_poison, worker)),
+    def _identify(self, incoming: Incoming) -> _Polled:
+        interchange_id = incoming.interchange_id or interchange_for_key(self.location.location_id, incoming.key)
+        # The id of a key comes again if the key is used again after its receipt was purged. So the ids of the messages
+        # derive from another one.
+        interchange = Interchange(
+            interchange_id=interchange_id, body=incoming.body, context=incoming.context, seed=uuid.uuid4()
         )
+        return _Polled(incoming=incoming, interchange=interchange)
 
-    def _receive_batch(
-        self, worker: Worker, rows: Sequence[Identified], receive: _Receive | None = None
-    ) -> list[ReceiveResult]:
-        source, connection = self.source, worker.connection
-        items = source.read(connection, rows)
-        if not items:
-            return []
-        received = self._receive_all(worker, items, receive or partial(self._publish, worker))
-        unfinished = [interchange.interchange_id for interchange in received.values() if interchange.unfinished]
-        if unfinished:
-            source.give_back(connection, unfinished)
-        finished = received.keys() - set(unfinished)
-        done = [item for item in items if item.interchange_id in finished]
-        self._log_and_measure(received, done)
-        if done:
-            source.finish(connection, done)
-        return list(received.values())
+    def _receive_together(self, interchanges: Sequence[_Polled], batch: _Batch) -> None:
+        """Receive interchanges together. If one of them makes that fail, receive each alone."""
+        if len(interchanges) > 1:
+            try:
+                batch.received |= self._publish(interchanges)
+                return
+            except Exception as error:
+                if isinstance(error, MessageBoxUnavailable):
+                    raise
+                if is_environment_error(error) and not self.leaves_failures:
+                    raise
+        for one in interchanges:
+            self._receive_alone(one, batch, isolated=False)
 
-    def _log_and_measure(self, received: dict[uuid.UUID, ReceiveResult], done: Sequence[Any]) -> None:
-        """Log what became of interchanges, and add the time since their arrival to their results."""
-        now = system_clock().timestamp()
-        for item in done:
-            result = received[item.interchange_id]
-            if result.empty:
-                # It is only logged: an empty interchange has no message and no instance.
-                self._log(logging.WARNING, item, f"is empty ({self.source.interchange(item).body.size} bytes)")
-            if result.suspended:
-                self._log(logging.WARNING, item, f"has {format_count(result.suspended, 'suspended instance')}")
-            milliseconds = max(0, round(1000 * (now - self.source.get_arrival(item))))
-            received[item.interchange_id] = replace(result, milliseconds=milliseconds)
-
-    def _receive_all(self, worker: Worker, items: Sequence[Any], receive: _Receive) -> dict[uuid.UUID, ReceiveResult]:
-        """Receive items together. If one of them makes that fail, receive each alone, and suspend the one that fails.
-
-        Raise errors that are not caused by an item."""
+    def _receive_alone(self, one: _Polled, batch: _Batch, *, isolated: bool) -> None:
+        """Receive one interchange, and record the attempt if it may have killed the process."""
+        connection, receive = self.worker.connection, partial(self._publish_or_suspend, one, batch)
         try:
-            return receive(items)
+            if not isolated:
+                receive()
+                return
+            attempt_alone(
+                self.worker.connect,
+                record=lambda: record_attempt(connection, self.location.location_id, one.interchange_id),
+                undo=lambda another: undo_attempt(another, one.interchange_id),
+                process=receive,
+                suspend=partial(self._suspend_poison, one, batch),
+            )
+            delete_attempts(connection, one.interchange_id)
+        except Exception as error:
+            if not self.leaves_failures or isinstance(error, MessageBoxUnavailable):
+                raise
+            batch.failures.append(error)
+
+    def _publish_or_suspend(self, one: _Polled, batch: _Batch) -> None:
+        """Publish an interchange. Suspend or quarantine it if it makes that fail. Raise errors that it has not
+        caused."""
+        try:
+            batch.received |= self._publish([one])
+            return
         except Exception as error:
             if is_environment_error(error):
                 raise
-            if len(items) > 1:
-                each = [self._receive_all(worker, [item], receive) for item in items]
-                return {
-                    interchange_id: interchange for received in each for interchange_id, interchange in received.items()
-                }
-            suspended = self._suspend_or_quarantine(worker, items[0], error)
-            return {} if suspended is None else {suspended.interchange_id: suspended}
-
-    def _publish(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, ReceiveResult]:
-        interchanges = [self.source.interchange(item) for item in items]
-        pace = make_pace(worker, self.location, paced=self.paced)
-        results = worker.receiver.receive(self.location, interchanges, pace=pace, can_refuse=self.can_refuse)
-        return {result.interchange_id: result for result in results}
-
-    def _suspend_poison(self, worker: Worker, items: Sequence[Any]) -> dict[uuid.UUID, ReceiveResult]:
-        hint = "Correct the message and send it again, or correct the component and resume."
-        failure = process_death_failure(PipelineFailure, process=self.process, hint=hint)
-        for item in items:
-            self._log(logging.ERROR, item, f"is suspended: {failure.what}")
-        suspended = [worker.receiver.reject(self.location, self.source.interchange(item), failure) for item in items]
-        return {interchange.interchange_id: interchange for interchange in suspended}
-
-    def _log(self, level: int, item: Identified, what: str, error: Exception | None = None) -> None:
-        """Write a line about an interchange to the log."""
-        ids = {"interchange_id": item.interchange_id}
-        _log.log(level, "%s: %s %s", self.location.name, self.source.describe(item), what, exc_info=error, extra=ids)
-
-    def _suspend_or_quarantine(self, worker: Worker, item: Any, error: Exception) -> ReceiveResult | None:
-        source, connection = self.source, worker.connection
-        if not source.is_unchanged(item):
-            source.give_back(connection, [item.interchange_id])
-            return None
-        self._log(logging.ERROR, item, "could not be received", error)
-        if not isinstance(error, OSError):  # a body that cannot be read cannot be suspended either
+            self._log(logging.ERROR, one, "could not be received", error)
+            failure = error
+        if not isinstance(failure, OSError):  # a body that cannot be read cannot be suspended either
             try:
-                return worker.receiver.reject(self.location, source.interchange(item), to_message_failure(error))
+                batch.received |= self._reject(one, to_message_failure(failure))
+                return
             except Exception as another:
                 if is_environment_error(another):
                     raise
-        source.quarantine(connection, item, error)
-        return None
+        self.adapter.quarantine(one.incoming, failure)
+        batch.quarantined.add(one.interchange_id)
+
+    def _publish(self, interchanges: Sequence[_Polled]) -> _Results:
+        pace = make_pace(self.worker, self.location, paced=self.paced)
+        results = self.worker.receiver.receive(self.location, [one.interchange for one in interchanges], pace=pace)
+        return {result.interchange_id: result for result in results}
+
+    def _suspend_poison(self, one: _Polled, batch: _Batch) -> None:
+        hint = "Correct the message and send it again, or correct the component and resume."
+        failure = process_death_failure(PipelineFailure, process=self.process, hint=hint)
+        self._log(logging.ERROR, one, f"is suspended: {failure.what}")
+        batch.received |= self._reject(one, failure)
+
+    def _reject(self, one: _Polled, failure: MessageFailure) -> _Results:
+        return {one.interchange_id: self.worker.receiver.reject(self.location, one.interchange, failure)}
+
+    def _finish(self, interchanges: Sequence[_Polled], batch: _Batch) -> None:
+        """Tell the adapter what became of its interchanges."""
+        done = [one for one in interchanges if _is_done(batch, one)]
+        self._log_and_measure(done, batch.received)
+        if self.report is not None:
+            self.report(list(batch.received.values()))
+        if left := [one.incoming for one in interchanges if not _is_done(batch, one)]:
+            self.adapter.release(left)
+        committed, refused = [], []
+        for one in done:
+            if (result := batch.received.get(one.interchange_id)) is None:
+                continue  # it is quarantined
+            if result.refused is None:
+                committed.append(Committed(incoming=one.incoming, suspended=result.suspended > 0))
+            else:
+                refused.append(Refused(incoming=one.incoming, failure=result.refused))
+        if committed:
+            self.adapter.clean_up(committed)
+        if refused:
+            self.adapter.refuse(refused)
+
+    def _log_and_measure(self, done: Sequence[_Polled], received: _Results) -> None:
+        """Log what became of interchanges, and add the time since their arrival to their results."""
+        now = system_clock()
+        for one in done:
+            if (result := received.get(one.interchange_id)) is None:
+                continue
+            if result.empty:
+                # It is only logged: an empty interchange has no message and no instance.
+                self._log(logging.WARNING, one, f"is empty ({one.incoming.body.size} bytes)")
+            if result.suspended:
+                self._log(logging.WARNING, one, f"has {format_count(result.suspended, 'suspended instance')}")
+            if one.incoming.arrived_at is not None:
+                age = (now - one.incoming.arrived_at).total_seconds()
+                received[one.interchange_id] = replace(result, milliseconds=max(0, round(1000 * age)))
+
+    def _log(self, level: int, one: _Polled, what: str, error: Exception | None = None) -> None:
+        """Write a line about an interchange to the log."""
+        ids = {"interchange_id": one.interchange_id}
+        name = one.incoming.name or one.incoming.key
+        _log.log(level, "%s: %s %s", self.location.name, name, what, exc_info=error, extra=ids)
+
+
+def _is_done(batch: _Batch, one: _Polled) -> bool:
+    result = batch.received.get(one.interchange_id)
+    return one.interchange_id in batch.quarantined if result is None else not result.unfinished
 
 
 def make_pace(worker: Worker, location: ReceiveLocation, *, paced: bool) -> Callable[[], bool]:

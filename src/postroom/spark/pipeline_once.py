@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from postroom.errors import MessageBoxUnavailable, PostroomError, StateError, Unavailable
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams import file_claims
+from postroom.messagebox.streams.intake import read_quarantined
 from postroom.messagebox.streams.sink_progress import lock_sinks_served
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.intake import find_locations_to_serve
@@ -98,7 +98,7 @@ class PipelineOnce:
 
     def _find_quarantined_files(self, location: ReceiveLocation) -> list[PostroomError]:
         with self._login.connect("claims") as connection:
-            left = file_claims.read_quarantined_files(connection, location.location_id)
+            left = read_quarantined(connection, location.location_id)
         if not left:
             return []
         names = ", ".join(name for name, _ in left[:_MAX_NAMES]) + (", …" if len(left) > _MAX_NAMES else "")
@@ -117,7 +117,7 @@ class PipelineOnce:
         try:
             is_ours = running.receive_all(stopping)
         finally:
-            self._counts.update(running.counts)
+            self._counts.update(running.meter.counts)
         if not is_ours:
             raise served_by_other_error(location.name)
 

@@ -229,7 +229,7 @@ class PipelineProcess:
         for location_id, (running, thread) in list(self._stopping.items()):
             if not thread.is_alive():
                 del self._stopping[location_id]
-                self._counts.update(running.counts)
+                self._counts.update(running.meter.counts)
                 self._select_at = 0.0
                 _log.info("%s: no longer receiving", running.location.name)
 
@@ -274,7 +274,7 @@ def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sink
         "postroom_received",
         "What the location has received since it was started, by outcome: files are interchanges, the others messages.",
         {
-            (host, location.location.name, outcome): location.counts[outcome]
+            (host, location.location.name, outcome): location.meter.counts[outcome]
             for location in running
             for outcome in OUTCOMES
         },
@@ -285,7 +285,7 @@ def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sink
         "postroom_receive_seconds",
         "Time from the arrival of a file or an interchange to its publication.",
         {
-            (host, location.location.name): (location.counts["files"], location.milliseconds / 1000)
+            (host, location.location.name): (location.meter.counts["files"], location.meter.milliseconds / 1000)
             for location in running
         },
         labels=("host", "location"),

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from datetime import datetime
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from postroom import adapters
-from postroom.conformance.receive_adapters import Receiving, ReceivingConformance, Source
+from postroom.adapters.contract import Committed, ReceiveAdapter
+from postroom.conformance.receive_adapters import ReceiveAdapterConformance, Receiving, Source
 from postroom.hosts import HostInstance, HostSettings
-from postroom.messagebox import inbox
-from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.streams import file_claims
+from postroom.messagebox.connection import Connection, Login, connect
+from postroom.messagebox.streams.intake import read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.files.file_receiver import FileReceiver
+from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.shared_receiver import SharedReceiver
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.integration.receiving.files.conftest import MovedClock
 from tests.support.contents import Contents
+from tests.support.file_location import read_numbered_claims
 from tests.support.reserved_port import reserve_port
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -32,14 +36,24 @@ class Killed(BaseException):
     """The worker ends here."""
 
 
-class KilledFiles(ClaimedFiles):
-    def finish(self, connection: Any, items: Any) -> None:
-        raise Killed
+class KilledTask(SparkReceiveTask):
+    """Ends before it cleans up."""
+
+    def open_share(self, connection: Connection, share: Sequence[uuid.UUID]) -> SharedReceiver:
+        def end_process(committed: Sequence[Committed]) -> None:
+            raise Killed
+
+        receiver = super().open_share(connection, share)
+        receiver.clean_up = end_process  # type: ignore[method-assign]
+        return receiver
 
 
-class KilledInbox(Inbox):
-    def finish(self, connection: Any, items: Any) -> None:
-        raise Killed
+class FastClock(MovedClock):
+    """A clock by which every scan repairs what an earlier one has left."""
+
+    def __call__(self) -> datetime:
+        self.move(3)
+        return super().__call__()
 
 
 class Folder:
@@ -59,10 +73,10 @@ class Folder:
         return sum(path.is_file() for path in self._folder.rglob("*"))
 
     def break_down(self) -> None:
-        raise NotImplementedError
+        self._folder.rename(self._folder.with_suffix(".away"))
 
     def repair(self) -> None:
-        raise NotImplementedError
+        self._folder.with_suffix(".away").rename(self._folder)
 
 
 class FileReceiving:
@@ -76,16 +90,16 @@ class FileReceiving:
         self._home = home
 
     def receive_all(self) -> None:
-        self._receive(ClaimedFiles(location=self._location, home=self._home))
+        self._receive(SparkReceiveTask)
 
     def kill_at(self, step: str) -> None:
         if step == "after a claim":
             self._receive(None)
             return
         with pytest.raises(Killed):
-            self._receive(KilledFiles(location=self._location, home=self._home))
+            self._receive(KilledTask)
 
-    def _receive(self, source: ClaimedFiles | None) -> None:
+    def _receive(self, task: type[SparkReceiveTask] | None) -> None:
         clock = MovedClock()
         with connect(self._login.url) as connection:
             claimer = FileClaimer(connection, self._location, self._home, clock, monotonic=clock.monotonic)
@@ -93,14 +107,14 @@ class FileReceiving:
                 for _ in range(3):
                     clock.move(3)
                     claimer.scan()
-                    claims = file_claims.read_numbered(connection, self._location.location_id, 0, 1 << 60)
-                    if source is not None:
-                        SparkReceiveTask(source=source, login=self._login).receive(claims)
+                    claims = read_numbered_claims(connection, self._location)
+                    if task is not None:
+                        task(location=self._location, home=self._home, login=self._login).receive(claims)
             finally:
                 close_worker(self._login)
 
 
-class TestFile(ReceivingConformance):
+class TestFile(ReceiveAdapterConformance):
     @pytest.fixture
     def messagebox(self, database: str) -> str:
         return database
@@ -112,6 +126,21 @@ class TestFile(ReceivingConformance):
     @pytest.fixture
     def receiving(self, location: ReceiveLocation, messagebox: str, tmp_path: Path) -> Receiving:
         return FileReceiving(location, messagebox, tmp_path)
+
+    @pytest.fixture
+    def make_adapter(
+        self, location: ReceiveLocation, messagebox: str, tmp_path: Path
+    ) -> Iterator[Callable[[], ReceiveAdapter]]:
+        with ExitStack() as stack:
+
+            def make() -> ReceiveAdapter:
+                connection, clock = stack.enter_context(connect(messagebox)), FastClock()
+                claimer = FileClaimer(
+                    connection, location, tmp_path, clock, monotonic=clock.monotonic, makes_folder=False
+                )
+                return FileReceiver(connection, location, tmp_path, claimer=claimer)
+
+            yield make
 
 
 class Clients:
@@ -140,10 +169,12 @@ class Clients:
             return Contents(connection).count("inbox")
 
     def break_down(self) -> None:
-        raise NotImplementedError
+        with connect(self._url) as connection:
+            Contents(connection).hide_inbox()
 
     def repair(self) -> None:
-        raise NotImplementedError
+        with connect(self._url) as connection:
+            Contents(connection).show_inbox()
 
     def close(self) -> None:
         if self._host is not None:
@@ -160,23 +191,23 @@ class InboxReceiving:
         self._login = Login(url=url, user=None)
 
     def receive_all(self) -> None:
-        self._receive(Inbox(location=self._location, login=self._login))
+        self._receive(SparkReceiveTask)
 
     def kill_at(self, step: str) -> None:
         with pytest.raises(Killed):
-            self._receive(KilledInbox(location=self._location, login=self._login))
+            self._receive(KilledTask)
 
-    def _receive(self, source: Inbox) -> None:
+    def _receive(self, task: type[SparkReceiveTask]) -> None:
         with connect(self._login.url) as connection:
-            InboxNumbering(connection, self._location).scan()
-            rows = inbox.read_numbered(connection, self._location.location_id, 0, 1 << 60)
+            InboxReceiver(connection, self._location, connect=partial(self._login.connect, "inbox")).scan()
+            rows = read_numbered(connection, self._location.location_id, 0, 1 << 60)
             try:
-                SparkReceiveTask(source=source, login=self._login).receive(rows)
+                task(location=self._location, home=Path(), login=self._login).receive(rows)
             finally:
                 close_worker(self._login)
 
 
-class TestHttp(ReceivingConformance):
+class TestHttp(ReceiveAdapterConformance):
     @pytest.fixture
     def messagebox(self, database: str) -> str:
         return database
@@ -191,3 +222,10 @@ class TestHttp(ReceivingConformance):
     @pytest.fixture
     def receiving(self, location: ReceiveLocation, messagebox: str) -> Receiving:
         return InboxReceiving(location, messagebox)
+
+    @pytest.fixture
+    def make_adapter(self, location: ReceiveLocation, messagebox: str) -> Iterator[Callable[[], ReceiveAdapter]]:
+        with ExitStack() as stack:
+            yield lambda: InboxReceiver(
+                stack.enter_context(connect(messagebox)), location, connect=partial(connect, messagebox)
+            )

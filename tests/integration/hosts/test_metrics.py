@@ -111,7 +111,7 @@ def count_by_state(box: Box) -> dict[InstanceState | None, tuple[int, int]]:
 def test_the_attempts_of_polled_locations_are_measured_with_the_intake(box: Box) -> None:
     location = add_inbox_location(box)
     before = measure_tables(box)
-    box.add_poll_attempts(location.location_id, 1_000)
+    box.add_receive_attempts(location.location_id, 1_000)
     after = measure_tables(box)
     assert {content for content in before if after[content] != before[content]} == {"intake"}
 

@@ -19,7 +19,6 @@ class FileClaim:
     name: str
     state: int
     problem: str | None
-    attempts: int
     number: int | None
 
 
@@ -47,7 +46,7 @@ class Receiving(Statements):
         """Return the claims of files by their name."""
         return self._read(
             FileClaim,
-            "SELECT interchange_id, location_id, name, state, problem, attempts, number FROM file_claims ORDER BY name",
+            "SELECT interchange_id, location_id, name, state, problem, number FROM file_claims ORDER BY name",
         )
 
     def add_file_claim(
@@ -74,8 +73,8 @@ class Receiving(Statements):
         self.connection.execute("DELETE FROM file_claims WHERE interchange_id = %s", (interchange_id,))
 
     def age_attempts(self, age: timedelta) -> None:
-        """Move the first attempts at all claimed files into the past."""
-        self.connection.execute("UPDATE file_claims SET attempts_since = attempts_since - %s", (age,))
+        """Move the first attempts at all interchanges into the past."""
+        self.connection.execute("UPDATE receive_attempts SET attempts_since = attempts_since - %s", (age,))
 
     def checkpoint_ids(self) -> list[uuid.UUID]:
         """Return the ids of the checkpoints of all streams."""
@@ -87,6 +86,13 @@ class Receiving(Statements):
 
     def inbox(self) -> list[StoredInterchange]:
         return self._read(StoredInterchange, "SELECT interchange_id, size, body, xmin::text AS transaction FROM inbox")
+
+    def hide_inbox(self) -> None:
+        """Let all statements about the inbox fail."""
+        self.connection.execute("ALTER TABLE inbox RENAME TO hidden_inbox")
+
+    def show_inbox(self) -> None:
+        self.connection.execute("ALTER TABLE hidden_inbox RENAME TO inbox")
 
     def inbox_fragments(self) -> list[bytes]:
         rows = self.connection.execute("SELECT body FROM inbox_fragments ORDER BY number")
@@ -109,12 +115,12 @@ class Receiving(Statements):
         """Lock one receive location or all until the end of the transaction."""
         self.connection.execute("SELECT FROM services WHERE name = coalesce(%s, name) FOR UPDATE", (name,))
 
-    def poll_attempts(self) -> list[int]:
-        return [attempts for (attempts,) in self.connection.execute("SELECT attempts FROM poll_attempts")]
+    def receive_attempts(self) -> list[int]:
+        return [attempts for (attempts,) in self.connection.execute("SELECT attempts FROM receive_attempts")]
 
-    def add_poll_attempts(self, location_id: uuid.UUID, count: int) -> None:
+    def add_receive_attempts(self, location_id: uuid.UUID, count: int) -> None:
         self.connection.execute(
-            "INSERT INTO poll_attempts (interchange_id, location_id, attempts, attempts_since)"
+            "INSERT INTO receive_attempts (interchange_id, location_id, attempts, attempts_since)"
             " SELECT gen_random_uuid(), %s, 1, now() FROM generate_series(1, %s)",
             (location_id, count),
         )

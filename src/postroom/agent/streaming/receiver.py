@@ -56,14 +56,13 @@ class Receiver:
         interchanges: Sequence[Interchange],
         *,
         pace: Callable[[], bool] = lambda: True,
-        can_refuse: bool = False,
     ) -> list[ReceiveResult]:
         """Publish the interchanges, except for the chunks that are published already.
 
         Afterwards every interchange is completely published, by this run or another, and can be deleted at its source,
         unless it is ``unfinished``. ``pace`` is called between two transactions. It may block, and returns False to
-        stop. With ``can_refuse`` an interchange that its pipeline rejects is ``refused`` if its adapter wants to decide
-        about it, and not suspended. Raises only if the MessageBox does not answer."""
+        stop. An interchange that its pipeline rejects is ``refused`` if its adapter wants to decide about it, and not
+        suspended. Raises only if the MessageBox does not answer."""
         self._routing.catch_up(self._connection)
         pipeline = _get_pipeline(location)
         unfinished = {interchange.interchange_id: interchange for interchange in interchanges}
@@ -78,7 +77,7 @@ class Receiver:
                         return [replace(result, unfinished=unit in unfinished) for unit, result in results.items()]
                     # One chunk is read ahead. Its interchange may have been rejected since then.
                     chunks = [chunk for chunk in group if chunk.interchange.interchange_id in unfinished]
-                    if can_refuse and not (chunks := _take_refused(chunks, unfinished, results)):
+                    if not (chunks := _take_refused(chunks, unfinished, results)):
                         continue
                     published, batch = self._publish_or_reject(location, pipeline.content_type, chunks, unroutable)
                     for chunk, result, count in zip(published, batch.chunk_results, batch.unroutable, strict=True):

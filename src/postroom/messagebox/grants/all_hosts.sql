@@ -34,7 +34,7 @@ GRANT INSERT (message_id, delta) ON messagebox.message_ref_count_log_1, messageb
     TO __HOSTS_ROLE__;
 GRANT INSERT (part_id, delta) ON messagebox.part_ref_count_log_1, messagebox.part_ref_count_log_2 TO __HOSTS_ROLE__;
 GRANT SELECT, DELETE ON messagebox.message_properties, messagebox.message_predicates TO __HOSTS_ROLE__;
-GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number
+GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.intake_number
     TO __HOSTS_ROLE__;
 
 -- For the routing index in memory.
@@ -55,9 +55,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.file_claims TO __HOSTS_ROLE__
 -- The content of an inbox row does not change after the insert. PostgreSQL fills stored_by from the login.
 GRANT SELECT, DELETE ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, digest, body) ON messagebox.inbox TO __HOSTS_ROLE__;
-GRANT UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __HOSTS_ROLE__;
+GRANT UPDATE (number, problem, size) ON messagebox.inbox TO __HOSTS_ROLE__;
 GRANT SELECT, INSERT ON messagebox.inbox_fragments TO __HOSTS_ROLE__;
-GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.poll_attempts TO __HOSTS_ROLE__;
+GRANT SELECT, INSERT, UPDATE, DELETE ON messagebox.receive_attempts TO __HOSTS_ROLE__;
 GRANT SELECT ON messagebox.message_box, messagebox.hosts, messagebox.properties, messagebox.services,
     messagebox.host_instances, messagebox.job_runs TO __HOSTS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON messagebox.host_instances TO __HOSTS_ROLE__;
@@ -80,9 +80,9 @@ DROP POLICY IF EXISTS own_locations ON messagebox.inbox_fragments;
 CREATE POLICY own_locations ON messagebox.inbox_fragments TO __HOSTS_ROLE__
     USING (EXISTS (SELECT 1 FROM messagebox.inbox i WHERE i.interchange_id = inbox_fragments.interchange_id))
     WITH CHECK (EXISTS (SELECT 1 FROM messagebox.inbox i WHERE i.interchange_id = inbox_fragments.interchange_id));
-ALTER TABLE messagebox.poll_attempts ENABLE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS own_locations ON messagebox.poll_attempts;
-CREATE POLICY own_locations ON messagebox.poll_attempts TO __HOSTS_ROLE__
+ALTER TABLE messagebox.receive_attempts ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_locations ON messagebox.receive_attempts;
+CREATE POLICY own_locations ON messagebox.receive_attempts TO __HOSTS_ROLE__
     USING (messagebox.serves_location(location_id)) WITH CHECK (messagebox.serves_location(location_id));
 ALTER TABLE messagebox.running_locations ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON messagebox.running_locations;

@@ -16,7 +16,7 @@ GRANT INSERT, UPDATE, DELETE ON messagebox.services, messagebox.properties, mess
 GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON messagebox.hosts TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (reset_requested), DELETE ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
-GRANT DELETE ON messagebox.poll_attempts TO __ADMINISTRATORS_ROLE__;
+GRANT DELETE ON messagebox.receive_attempts TO __ADMINISTRATORS_ROLE__;
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid,
               only_reference)
@@ -32,9 +32,9 @@ GRANT INSERT, DELETE ON messagebox.message_properties, messagebox.message_predic
 GRANT INSERT, UPDATE, DELETE ON messagebox.file_claims, messagebox.host_instances, messagebox.running_locations,
     messagebox.running_sinks, messagebox.open_circuits TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT (interchange_id, location_id, context, size, digest, body), DELETE,
-    UPDATE (number, problem, size, attempts, attempts_since) ON messagebox.inbox TO __ADMINISTRATORS_ROLE__;
+    UPDATE (number, problem, size) ON messagebox.inbox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT ON messagebox.inbox_fragments TO __ADMINISTRATORS_ROLE__;
-GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.file_claim_number, messagebox.inbox_number
+GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.intake_number
     TO __ADMINISTRATORS_ROLE__;
 
 -- Operators read and call functions. They write no table: each function that changes something for them records it in
@@ -91,7 +91,7 @@ BEGIN
     FOREACH protected IN ARRAY ARRAY['messagebox.file_claims', 'messagebox.inbox', 'messagebox.inbox_fragments',
                                      'messagebox.running_locations', 'messagebox.running_sinks',
                                      'messagebox.open_circuits', 'messagebox.host_instances',
-                                     'messagebox.services', 'messagebox.poll_attempts'] LOOP
+                                     'messagebox.services', 'messagebox.receive_attempts'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON %s', protected);
         EXECUTE format('CREATE POLICY administrators ON %s TO %I USING (true) WITH CHECK (true)', protected,
                        '__ADMINISTRATORS_ROLE__');

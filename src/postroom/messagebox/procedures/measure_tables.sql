@@ -11,7 +11,7 @@ SET search_path = messagebox, management, pg_temp SET lock_timeout = '200ms' AS 
                WHEN t.name LIKE '%ref_count_log%' OR t.name LIKE '%zero_sum' THEN 'reference counts'
                WHEN t.name IN ('subscriptions', 'predicate_groups', 'predicates', 'convoy_sets', 'convoy_set_instances',
                                'correlation_types', 'routing_version', 'program_subscriptions') THEN 'subscriptions'
-               WHEN t.name IN ('inbox', 'inbox_fragments', 'file_claims', 'splits', 'poll_attempts', 'streams',
+               WHEN t.name IN ('inbox', 'inbox_fragments', 'file_claims', 'splits', 'receive_attempts', 'streams',
                                'stream_units') THEN 'intake'
                WHEN t.name LIKE 'orchestration\_%' THEN 'orchestrations'
                WHEN t.name IN ('receipts', 'receipt_clock', 'stored_responses', 'audit', 'operations', 'job_runs')

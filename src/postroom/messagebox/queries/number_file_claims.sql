@@ -2,7 +2,7 @@
 -- Index: primary key of file_claims. Locks: the rows.
 UPDATE file_claims
    SET state = 2, number = file.number, first_number = coalesce(first_number, file.number), size = file.size,
-       modified_ns = file.modified_ns, inode = file.inode, problem = NULL, attempts = 0
+       modified_ns = file.modified_ns, inode = file.inode, problem = NULL
   FROM unnest(%(ids)s::uuid[], %(numbers)s::bigint[], %(sizes)s::bigint[], %(times)s::bigint[], %(inodes)s::bigint[])
        AS file (id, number, size, modified_ns, inode)
  WHERE interchange_id = file.id AND state = 1

@@ -15,7 +15,7 @@ WITH given AS (
      WHERE location_id = %(location_id)s AND state = 1 AND first_number IS NOT NULL
        AND interchange_id <> ALL (%(ids)s::uuid[])
 ), numbered AS (
-    SELECT interchange_id, size, modified_ns, inode, nextval('file_claim_number') AS number
+    SELECT interchange_id, size, modified_ns, inode, nextval('intake_number') AS number
       FROM (SELECT given.*
               FROM given, before
              WHERE before.first_number IS NULL OR given.first_number < before.first_number
@@ -23,7 +23,7 @@ WITH given AS (
 )
 UPDATE file_claims c
    SET state = 2, number = n.number, first_number = coalesce(c.first_number, n.number), size = n.size,
-       modified_ns = n.modified_ns, inode = n.inode, problem = NULL, attempts = 0
+       modified_ns = n.modified_ns, inode = n.inode, problem = NULL
   FROM numbered n
  WHERE c.interchange_id = n.interchange_id
 RETURNING c.interchange_id

@@ -3,7 +3,7 @@
 -- visible after a higher one. Index: inbox_new. Locks: the rows.
 UPDATE inbox i
    SET number = n.number
-  FROM (SELECT interchange_id, nextval('inbox_number') AS number
+  FROM (SELECT interchange_id, nextval('intake_number') AS number
           FROM (SELECT interchange_id FROM inbox
                  WHERE location_id = %s AND number IS NULL AND problem IS NULL
                  ORDER BY stored_at LIMIT %s) AS waiting) AS n

@@ -54,16 +54,10 @@ CREATE TABLE messagebox.file_claims (
     -- The read plan of a bulk file, fixed when it is first read: format, options, schema, sizes of splits and chunks,
     -- and Spark's settings. A restart with other settings or another number of cores reads the file in the same way.
     reading         jsonb,
-    -- Poison-message guard: the number of unfinished attempts to process the interchange alone, and the start time of
-    -- PostgreSQL when they were counted. A restart of PostgreSQL resets them, because a task without a connection
-    -- cannot undo its attempt.
-    attempts        smallint NOT NULL DEFAULT 0,
-    attempts_since  timestamptz,
     first_number    bigint                                   -- ordered location: kept when the number changes
 );
 -- The reader of a location reads by number. A location has few file claims without a number.
 CREATE UNIQUE INDEX ON messagebox.file_claims (location_id, number);
-CREATE SEQUENCE messagebox.file_claim_number;
 
 -- The splits of claimed bulk files that a task has started. The progress of a split is in the receipts of its unit.
 CREATE TABLE messagebox.splits (
@@ -87,20 +81,17 @@ CREATE TABLE messagebox.inbox (
     size            bigint NOT NULL,
     body            bytea,                                   -- null: the content is in inbox_fragments
     digest          bytea,                                   -- of a body that came with an idempotency key
-    -- The ids of its messages derive from this. Its interchange id comes again if the sender uses an idempotency key
-    -- again after the receipt was purged.
-    seed            uuid NOT NULL DEFAULT gen_random_uuid(),
     problem         text,                                    -- why it was quarantined
     stored_at       timestamptz NOT NULL DEFAULT now(),
-    stored_by       text NOT NULL DEFAULT session_user,      -- the login; it cannot be forged
-    attempts        smallint NOT NULL DEFAULT 0,             -- as in file_claims
-    attempts_since  timestamptz
+    stored_by       text NOT NULL DEFAULT session_user       -- the login; it cannot be forged
 );
 -- The reader of a location reads by number.
 CREATE UNIQUE INDEX ON messagebox.inbox (location_id, number);
 -- The reader polls for new rows several times a second.
 CREATE INDEX inbox_new ON messagebox.inbox (location_id, stored_at) WHERE number IS NULL AND problem IS NULL;
-CREATE SEQUENCE messagebox.inbox_number;
+
+-- The numbers of file claims and of rows of the inbox.
+CREATE SEQUENCE messagebox.intake_number;
 
 -- The content of large rows of the inbox, in fragments.
 CREATE TABLE messagebox.inbox_fragments (
@@ -114,16 +105,17 @@ ALTER TABLE messagebox.inbox ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE messagebox.stored_responses ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE messagebox.inbox_fragments ALTER COLUMN body SET STORAGE EXTERNAL;
 
--- Poison-message guard of the locations that hosts poll: the interchanges that a host is processing alone, because the
--- host before it was killed while it received.
-CREATE TABLE messagebox.poll_attempts (
+-- Poison-message guard: the number of unfinished attempts to receive an interchange alone, because a process or worker
+-- before was killed while it received, and the start time of PostgreSQL when they were counted. A restart of PostgreSQL
+-- resets them, because a task without a connection cannot undo its attempt.
+CREATE TABLE messagebox.receive_attempts (
     interchange_id  uuid PRIMARY KEY,
     location_id     uuid NOT NULL REFERENCES messagebox.services (location_id),
-    attempts        smallint NOT NULL,                       -- as in file_claims
+    attempts        smallint NOT NULL,
     attempts_since  timestamptz NOT NULL
 );
 -- Removing the location.
-CREATE INDEX ON messagebox.poll_attempts (location_id);
+CREATE INDEX ON messagebox.receive_attempts (location_id);
 
 -- Streams of rows (Kafka, for example), whose offsets are only in Spark's checkpoint. The MessageBox stores the
 -- checkpoint with which a stream was started. A driver that does not find this checkpoint fails instead of starting

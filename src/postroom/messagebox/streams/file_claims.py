@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
+from postroom.messagebox.streams.intake import IntakeRow
 from postroom.messagebox.streams.location_lock import ORDER_LOCK, lock_number
 
 
@@ -31,13 +32,11 @@ class FileClaimState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileClaim:
+class FileClaim(IntakeRow):
     """A claimed file. ``size`` and ``modified_ns`` are those of the time when it was claimed."""
 
-    interchange_id: uuid.UUID
     name: str
     path: Path
-    size: int
     modified_ns: int
     inode: int | None = None
     """The inode number; None if the location trusts its senders."""
@@ -87,14 +86,10 @@ def adopt_file(connection: Connection, location_id: uuid.UUID, claim: FileClaim)
 
 
 def number_claims(connection: Connection, settled: Sequence[SettledFile]) -> None:
-    """Number file claims for the stream, in this order.
-
-    Only the one claimer of a location numbers its claims, in one transaction after the other. So a reader that sees a
-    number also sees all lower numbers.
-    """
+    """Number file claims for the stream, in this order."""
     if not settled:
         return
-    numbers = connection.execute("SELECT nextval('file_claim_number') FROM generate_series(1, %s)", (len(settled),))
+    numbers = connection.execute("SELECT nextval('intake_number') FROM generate_series(1, %s)", (len(settled),))
     connection.execute(
         statement("queries/number_file_claims"),
         {"numbers": sorted(number for (number,) in numbers), **_columns(settled)},
@@ -174,20 +169,6 @@ def _lock_order(connection: Connection, location_id: uuid.UUID) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ORDER_LOCK, lock_number(location_id)))
 
 
-def record_attempt(connection: Connection, interchange_id: uuid.UUID) -> int:
-    """Record that a task is about to process a file alone. Return the number of attempts since the last restart of
-    PostgreSQL, or 0 if the file is done."""
-    row = connection.execute(statement("queries/record_file_claim_attempt"), (interchange_id,)).fetchone()
-    return 0 if row is None else int(row[0])
-
-
-def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
-    """Undo one ``record_attempt``."""
-    connection.execute(
-        "UPDATE file_claims SET attempts = greatest(attempts - 1, 0) WHERE interchange_id = %s", (interchange_id,)
-    )
-
-
 def store_problem(connection: Connection, claim: FileClaim, state: FileClaimState, problem: str) -> None:
     """Store the problem of a claim, and where its file is now. A claim that another attempt has published keeps its
     state."""
@@ -213,12 +194,6 @@ def format_problem(claim: FileClaim, why: str) -> str:
     return f"could not be received: {why.rstrip('.')}. It is kept as {claim.path}."
 
 
-def read_quarantined_files(connection: Connection, location_id: uuid.UUID) -> list[tuple[str, str]]:
-    """Return the files and the rows of the inbox that are not received before the next start of their location: name
-    and problem, by name."""
-    return connection.execute(statement("queries/read_quarantined_files"), {"id": location_id}).fetchall()
-
-
 def stop_reading(connection: Connection, interchange_id: uuid.UUID, problem: str) -> None:
     """Quarantine a file that is being read. The first problem is kept."""
     connection.execute(
@@ -229,7 +204,7 @@ def stop_reading(connection: Connection, interchange_id: uuid.UUID, problem: str
 
 def delete_file_claims(connection: Connection, interchange_ids: Iterable[uuid.UUID]) -> None:
     """Delete the claims of files that were removed or archived, or never moved."""
-    connection.execute("DELETE FROM file_claims WHERE interchange_id = ANY (%s)", (list(interchange_ids),))
+    connection.execute(statement("queries/delete_file_claims"), {"ids": list(interchange_ids)})
 
 
 def find_known_ids(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
@@ -267,18 +242,12 @@ def count_outstanding(connection: Connection, location_id: uuid.UUID) -> int:
     return int(read_value(connection, query, location_id))
 
 
-def find_last_number(connection: Connection, location_id: uuid.UUID, after: int, limit: int | None) -> int:
-    """Return the last number of the next ``limit`` claims after a number, or ``after`` if there are none."""
-    last = read_value(connection, statement("queries/last_file_claim_number"), location_id, after, limit)
-    return after if last is None else int(last)
-
-
-def read_numbered(connection: Connection, location_id: uuid.UUID, after: int, last: int) -> list[FileClaim]:
-    """Return the claims with numbers above ``after`` and up to ``last``, in order."""
+def read_claims(connection: Connection, interchange_ids: Sequence[uuid.UUID]) -> list[FileClaim]:
+    """Return the claims with these ids that are numbered now, in order."""
     rows = connection.execute(
         "SELECT interchange_id, name, path, size, modified_ns, inode, reading FROM file_claims"
-        " WHERE location_id = %s AND number > %s AND number <= %s AND state = 2 ORDER BY number",
-        (location_id, after, last),
+        " WHERE interchange_id = ANY (%s) AND state = 2 ORDER BY number",
+        (list(interchange_ids),),
     )
     return [replace(_to_claim(row), reading=row[6]) for row in rows]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum
@@ -20,6 +21,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
+from postroom.clock import Clock
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
@@ -120,6 +122,41 @@ class Rate:
             self._counts.popleft()
         elapsed = max(1.0, min(_RATE_SECONDS, now - self._started))
         return round(sum(count for _, count in tuple(self._counts)) / elapsed, 1)
+
+
+class LocationMeter:
+    """What a location has received since its start. Several threads count."""
+
+    def __init__(self, location_id: uuid.UUID, clock: Clock) -> None:
+        self._location_id = location_id
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: The number of interchanges (files), and of messages by what became of them.
+        self.counts: Counter[str] = Counter()
+        #: The sum of the times from the arrival of interchanges to their publication.
+        self.milliseconds = 0
+        self.last_batch_at: datetime | None = None
+        self._rate = Rate()
+
+    def add(self, received: Mapping[str, int], *, milliseconds: int = 0) -> None:
+        """Count what was received, if it is anything."""
+        with self._lock:
+            self.counts.update(received)
+            self.milliseconds += milliseconds
+            if any(received.values()):
+                self._rate.add(received["published"])
+                self.last_batch_at = self._clock()
+
+    def build_progress(self, state: LocationState, reason: str | None) -> LocationProgress:
+        return LocationProgress(
+            location_id=self._location_id,
+            state=state,
+            reason=reason,
+            rows=self.counts["published"],
+            suspended=self.counts["suspended"],
+            rate=self._rate.per_second(),
+            last_batch_at=self.last_batch_at,
+        )
 
 
 def read_location_rows(connection: Connection) -> list[dict[str, Any]]:

@@ -27,7 +27,6 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -51,6 +50,7 @@ from postroom.receiving.files.watched_folder import (
     parse_interchange_id,
     parse_original_name,
 )
+from postroom.receiving.shared_receiver import Scan
 
 _log = logging.getLogger(__name__)
 
@@ -64,20 +64,6 @@ _BATCH_SIZE = 500
 _RECOVER_EVERY = timedelta(seconds=2)
 #: The settle time of a file with several names: its sender may be about to remove a temporary name.
 _SEVERAL_NAMES_SETTLE = timedelta(seconds=10)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scan:
-    """The result of one scan. ``active`` is False while another process claims for this location."""
-
-    active: bool
-    paused: bool = False
-    """True while a backup copies the claimed files. The scan has done nothing."""
-    claimed: int = 0
-    settling: int = 0
-    more: bool = False
-    """True if there are more files than may be claimed now. They wait until others are published."""
-    problems: tuple[str, ...] = ()
 
 
 class FileClaimer:
@@ -95,12 +81,12 @@ class FileClaimer:
         monotonic: Callable[[], float] = time.monotonic,
         max_outstanding: int = MAX_OUTSTANDING,
         makes_folder: bool = True,
-        receive_in_process: Callable[[FileClaim], bool] | None = None,
+        receive_alone: Callable[[FileClaim], bool] | None = None,
     ) -> None:
-        """``receive_in_process`` receives a small file that comes while no other one waits. It returns False if it did
+        """``receive_alone`` receives a small file that comes while no other one waits. It returns False if it did
         not receive the file, so that the stream has to."""
         self._connection = connection
-        self._receive_in_process = receive_in_process
+        self._receive_alone = receive_alone
         self._location_id = location.location_id
         definition = location.watched_folder
         assert definition is not None, "only locations over folders claim files"
@@ -259,7 +245,7 @@ class FileClaimer:
         """Receive a moved file without a number. Return False if it has to be completed and numbered.
 
         It is not tried again after a crash: the file settles in the private folder, and the stream receives it."""
-        if self._receive_in_process is None or self._is_ordered or len(self._moved) or status.size > _SMALL_FILE:
+        if self._receive_alone is None or self._is_ordered or len(self._moved) or status.size > _SMALL_FILE:
             return False
         with suppress(FileNotFoundError):
             if self._read_status(path) == status and not self._reason_for_quarantine(interchange_id, status):
@@ -267,7 +253,7 @@ class FileClaimer:
                 if inode is not None:
                     file_claims.store_inode(self._connection, interchange_id, inode)
                 size, modified_ns = status.size, status.modified_ns
-                return self._receive_in_process(
+                return self._receive_alone(
                     FileClaim(
                         interchange_id=interchange_id,
                         name=name,

@@ -20,6 +20,7 @@ from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.storage.receipts import Receipt, read_progress, take_receipts
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.streams.intake import read_numbered
 from postroom.messagebox.streams.splits import read_row_counts
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import finish_files, is_unchanged
@@ -91,11 +92,11 @@ class BulkFiles:
 
     def _select_group(self, connection: Connection) -> list[FileClaim]:
         """Return files with the same read plan: those of an interrupted job, or new ones."""
-        waiting = self._select_ready(
-            connection, file_claims.read_numbered(connection, self.location.location_id, 0, 2**63 - 1)
-        )
-        if not waiting:
+        numbered = read_numbered(connection, self.location.location_id, 0, 2**63 - 1)
+        if not numbered:
             return []
+        claims = file_claims.read_claims(connection, [row.interchange_id for row in numbered])
+        waiting = self._select_ready(connection, claims)
         group: list[FileClaim] = []
         size = 0
         for claim in waiting:

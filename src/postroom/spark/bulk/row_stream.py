@@ -10,17 +10,20 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.adapters import SparkReader
+from postroom.adapters import Committed, Incoming, SparkReader
 from postroom.agent.idempotency import unit_for_partition
 from postroom.errors import StateError, format_count
 from postroom.files.safe_files import replace_file
-from postroom.messagebox.connection import Login
+from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.row_streams import read_stream, start_batch, start_stream
 from postroom.ports.receive_locations import ReceiveLocation
+from postroom.receiving.shared_receiver import Scan, SharedReceiver
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, row_columns, rows_pipeline
 from postroom.spark.bulk.row_stream_task import RowStreamTask
 from postroom.spark.receive.running_location import RunningLocation
@@ -95,10 +98,33 @@ def _read_newest(log: Path) -> int:
     return max((int(entry.name) for entry in log.iterdir() if entry.name.isdigit()), default=-1)
 
 
+class _StreamLock(SharedReceiver):
+    """Locks a location, so that one process at a time reads its stream. Spark polls the source by its own offsets."""
+
+    def __init__(self, connection: Connection, location: ReceiveLocation) -> None:
+        super().__init__(connection, location)
+        self._lock = LocationLock(connection, location.location_id)
+
+    def scan(self) -> Scan:
+        return Scan(active=self._lock.acquire())
+
+    def read(self, interchange_ids: Sequence[uuid.UUID]) -> Sequence[Incoming]:
+        return ()
+
+    def clean_up(self, committed: Sequence[Committed]) -> None:
+        """The checkpoint records what was read."""
+
+    def close(self) -> None:
+        self._lock.release()
+
+
 class RunningRowStream(RunningLocation):
     """A running receive location over a stream of rows. The checkpoint records where the stream has stopped."""
 
     _starts_with_warm_up = False
+
+    def _make_adapter(self, connection: Connection, *, makes_folder: bool = True) -> SharedReceiver:
+        return _StreamLock(connection, self.location)
 
     def _start_query(self) -> StreamingQuery:
         return start_row_stream(

@@ -51,7 +51,7 @@ class RunningBulkLocation(RunningLocation):
         super().__init__(session, location, login=login, home=home, clock=clock, once=once)
         self._has_answered = self._is_warm = True  # there is no query to wait for
         self._files = BulkFiles(session, location, login=login, home=home, paced=not once)
-        self.counts = self._files.counts
+        self.meter.counts = self._files.counts
         self._jobs = BackgroundLoop(f"jobs of {location.name}", self._publish, backoff=_BACKOFF)
         self._jobs_connection = LazyConnection(partial(login.connect, "bulk"))
         self._meter = BulkMeter(location.name, location.location_id)
@@ -149,7 +149,7 @@ class RunningBulkLocation(RunningLocation):
     def _run_jobs(self, stopping: threading.Event) -> None:
         with self._login.connect("bulk") as connection:
             while not stopping.is_set() and self._files.receive(connection):
-                self._last_batch_at = self._clock()
+                self.meter.last_batch_at = self._clock()
 
     def _show_progress(self, connection: Connection, counts: Mapping[str, int] | None = None) -> None:
         self._last_progress = self._meter.read(connection, time.monotonic(), counts)
@@ -171,5 +171,5 @@ class RunningBulkLocation(RunningLocation):
             raise Unavailable("A job failed.", why=format_reason(error)) from error
         self._failure = None
         self._file_at = time.monotonic()
-        self._last_batch_at = self._clock()
+        self.meter.last_batch_at = self._clock()
         return 0.0

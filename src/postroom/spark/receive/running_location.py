@@ -6,10 +6,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,17 +17,19 @@ from postroom.agent.streaming.receiver import Receiver
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, Unavailable
 from postroom.messagebox.connection import Connection, LazyConnection, Login
-from postroom.messagebox.streams.file_claims import FileClaim
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState, Rate
+from postroom.messagebox.streams.location_progress import LocationMeter, LocationProgress, LocationReport, LocationState
 from postroom.messagebox.throttling.states import Throttle
-from postroom.pipelines.definition import Format
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
-from postroom.receiving.files.claimed_files import ClaimedFiles
+from postroom.receiving.files.file_claimer import FileClaimer
+from postroom.receiving.files.file_receiver import FileReceiver
 from postroom.receiving.files.folder_watch import FolderWatch
-from postroom.receiving.intake import Intake, is_drained, is_served_as_configured, make_intake, receive_all
-from postroom.receiving.task import MILLISECONDS, ReceiveTask, Worker, count_outcomes
+from postroom.receiving.files.lone_files import LoneFiles, can_receive_lone_files
+from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.intake import is_drained, is_served_as_configured, receive_all
+from postroom.receiving.shared_receiver import SharedReceiver
+from postroom.receiving.task import MILLISECONDS, Worker, count_outcomes
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
@@ -67,10 +67,7 @@ class RunningLocation:
         once: bool = False,
     ) -> None:
         self.location = location
-        #: The tally since the start.
-        self.counts: Counter[str] = Counter()
-        #: The sum of the times from the arrival of interchanges to their publication.
-        self.milliseconds = 0
+        self.meter = LocationMeter(location.location_id, clock)
         #: The number of batches of Spark that have ended.
         self.batches = 0
         #: None while receiving is not throttled.
@@ -89,11 +86,10 @@ class RunningLocation:
         self._is_served_here = threading.Event()
         self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._run_intake, backoff=_INTAKE_BACKOFF)
         self._intake_connection = LazyConnection(partial(login.connect, "claims"))
-        self._intake: Intake | None = None
+        self._adapter: SharedReceiver | None = None
         self._watch: FolderWatch | None = None
         #: The watch has caused the last scan.
         self._was_woken = False
-        self._counting = threading.Lock()
         #: A scan has opened the watched folder, so that it was there.
         self._has_scanned = False
         self._report = LocationReport()
@@ -106,10 +102,8 @@ class RunningLocation:
         self._progress_at = ""
         self._start_at = 0.0
         self._query_failures = 0
-        self._rate = Rate()
         self._failure: str | None = None
         self._intake_failure: str | None = None
-        self._last_batch_at: datetime | None = None
 
     def start(self) -> None:
         self._intake_loop.start()
@@ -156,9 +150,14 @@ class RunningLocation:
         self._has_answered = self._is_warm = True
         try:
             connection = self._intake_connection.get()
-            self._intake = make_intake(connection, self.location, self._home, self._clock)
-            publish = partial(self._publish_all, connection, stopping)
-            return receive_all(self._intake, publish, settle=settle, stopping=stopping)
+            adapter = self._adapter = self._make_adapter(connection)
+            return receive_all(
+                adapter.scan,
+                partial(self._publish_all, connection, stopping),
+                next_scan_in=adapter.next_scan_in,
+                settle=settle,
+                stopping=stopping,
+            )
         finally:
             self._stop_intake()
 
@@ -270,14 +269,9 @@ class RunningLocation:
 
     def _count(self, done: dict[str, int]) -> None:
         """Add a tally, of a batch or of a file that was received alone."""
-        with self._counting:
-            self.milliseconds += done.pop(MILLISECONDS)
-            self.counts.update(done)
-            if any(done.values()):
-                self._rate.add(done["published"])
-                self._last_batch_at = self._clock()
-                if not self._once:  # a single run logs the sum of all batches
-                    _log.info("%s: %s", self.location.name, format_tally(done))
+        self.meter.add(done, milliseconds=done.pop(MILLISECONDS))
+        if any(done.values()) and not self._once:  # a single run logs the sum of all batches
+            _log.info("%s: %s", self.location.name, format_tally(done))
 
     # -- the intake --------------------------------------------------------------------------------------------
 
@@ -286,29 +280,21 @@ class RunningLocation:
         try:
             return self._scan(self._intake_connection.get())
         except Exception:
-            self._intake = None
+            self._adapter = None
             self._close_watch()
             self._intake_connection.close()
             raise
 
     def _scan(self, connection: Connection) -> float:
         try:
-            if self._intake is None:
+            if self._adapter is None:
                 if not is_served_as_configured(connection, self.location, self._clock):
                     self._is_served_here.clear()
                     return _STANDBY_SECONDS  # it is about to be replaced
-                makes_folder = not self._has_scanned
-                self._intake = make_intake(
-                    connection,
-                    self.location,
-                    self._home,
-                    self._clock,
-                    makes_folder=makes_folder,
-                    receive_in_process=self._prepare_to_receive_in_process(connection),
-                )
+                self._adapter = self._make_adapter(connection, makes_folder=not self._has_scanned)
                 if self.location.watched_folder is not None:
                     self._watch = FolderWatch(self.location.watched_folder.folder(self._home))
-            scan = self._intake.scan()
+            scan = self._adapter.scan()
             self._has_scanned = self._has_scanned or scan.active
         except MessageBoxUnavailable:
             raise  # the failure cannot be reported over this connection
@@ -322,7 +308,7 @@ class RunningLocation:
             return _STANDBY_SECONDS
         self._is_served_here.set()
         self._report.store(connection, self.get_progress())
-        seconds = max(self._intake.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS)
+        seconds = max(self._adapter.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS)
         if self._watch is None or self._was_woken or scan.claimed or scan.more:
             # While many files come, each scan claims several, and files that do not match cause few scans.
             self._was_woken = False
@@ -330,34 +316,31 @@ class RunningLocation:
         self._was_woken = self._watch.wait(seconds)
         return 0.0
 
-    def _prepare_to_receive_in_process(self, connection: Connection) -> Callable[[FileClaim], bool] | None:
-        """Return what receives a small file in this process, if nothing of the location could block or end it: no
-        components, no maps, and a format that is harmless. A worker of Spark isolates the others."""
+    def _make_adapter(self, connection: Connection, *, makes_folder: bool = True) -> SharedReceiver:
+        """Return the receive adapter that claims for the stream. With ``makes_folder``, create the watched folder if it
+        is missing."""
         location = self.location
-        if self.routing is None or location.watched_folder is None or location.adapter.reads_rows:
-            return None
-        if location.has_maps or not (isinstance(location.pipeline, Format) and location.pipeline.is_harmless):
-            return None
-        # It reads the subscriptions at the first file: the stream must be able to start while they are locked.
-        receiver = Receiver(connection, self.routing)
-        worker = Worker(connection=connection, receiver=receiver, connect=partial(self._login.connect, "attempts"))
-        source = ClaimedFiles(location=location, home=self._home.absolute())
-        task = ReceiveTask(source=source, paced=True, process="pipeline process")
-
-        def receive(claim: FileClaim) -> bool:
-            if self.throttle is not None:
-                return False
-            try:
-                received = task.receive(worker, [claim])
-            except MessageBoxUnavailable:
-                raise
-            except Exception as error:
-                _log.warning("%s: %s is left to the stream: %s", location.name, claim.name, format_reason(error))
-                return False
-            self._count(count_outcomes(received))
-            return True
-
-        return receive
+        if location.watched_folder is None:
+            return InboxReceiver(connection, location, connect=partial(self._login.connect, "inbox"))
+        receive_alone = None
+        if self.routing is not None and can_receive_lone_files(location):
+            # It reads the subscriptions at the first file: the stream must be able to start while they are locked.
+            worker = Worker(
+                connection=connection,
+                receiver=Receiver(connection, self.routing),
+                connect=partial(self._login.connect, "attempts"),
+            )
+            receive_alone = LoneFiles(
+                worker,
+                location,
+                self._home.absolute(),
+                is_throttled=lambda: self.throttle is not None,
+                report=lambda received: self._count(count_outcomes(received)),
+            ).receive
+        claimer = FileClaimer(
+            connection, location, self._home, self._clock, makes_folder=makes_folder, receive_alone=receive_alone
+        )
+        return FileReceiver(connection, location, self._home, claimer=claimer)
 
     def _close_watch(self) -> None:
         if self._watch is not None:
@@ -367,11 +350,11 @@ class RunningLocation:
     def _stop_intake(self) -> None:
         self._intake_loop.stop()
         self._intake_loop.join()
-        if self._intake is not None:
+        if self._adapter is not None:
             with suppress(PostroomError):
                 self._report.delete(self._intake_connection.get(), self.location.location_id)
-                self._intake.release()
-        self._intake = None
+                self._adapter.close()
+        self._adapter = None
         self._close_watch()
         self._intake_connection.close()
         self._intake_stopped.set()
@@ -386,12 +369,4 @@ class RunningLocation:
         failure = self._failure or self._intake_failure
         if failure is not None:
             state, reason = LocationState.FAILING, failure
-        return LocationProgress(
-            location_id=self.location.location_id,
-            state=state,
-            reason=reason,
-            rows=self.counts["published"],
-            suspended=self.counts["suspended"],
-            rate=self._rate.per_second(),
-            last_batch_at=self._last_batch_at,
-        )
+        return self.meter.build_progress(state, reason)

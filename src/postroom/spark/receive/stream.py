@@ -8,12 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams import file_claims
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.files.claimed_files import ClaimedFiles
-from postroom.receiving.inbox_rows import Inbox
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, TALLY_SPARK_SCHEMA, SparkReceiveTask
 from postroom.spark.worker import GRACE
 
@@ -54,23 +50,14 @@ def start_stream(
     checkpoints = home / ".postroom" / "checkpoints" / str(location.location_id)
     shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoint = (checkpoints / str(uuid.uuid4())).absolute()
-    of_files = location.watched_folder is not None
     settings = StreamSettings(
-        rows=file_claims if of_files else inbox,
         login=login,
         location_id=location.location_id,
         partitions=1 if location.adapter.is_ordered else session.sparkContext.defaultParallelism,
         max_rows=max_rows,
         host_id=location.host_id,
     )
-    task = SparkReceiveTask(
-        source=ClaimedFiles(location=location, home=home.absolute())
-        if of_files
-        else Inbox(location=location, login=login),
-        login=login,
-        paced=not once,
-        grace=grace,
-    )
+    task = SparkReceiveTask(location=location, login=login, home=home.absolute(), paced=not once, grace=grace)
     source = stream_source(settings, task, TALLY_SPARK_SCHEMA)
     with without_pandas_warning():
         session.dataSource.register(source)

@@ -1,7 +1,7 @@
-"""A Spark streaming source over rows that the MessageBox numbers: file claims, or the inbox.
+"""A Spark streaming source over the intake of a location, which the MessageBox numbers: file claims, or the inbox.
 
-An offset is the number of a row. The MessageBox knows what is still to be received; Spark's checkpoint only knows which
-rows this run of the query has read.
+An offset is the number of an interchange. The MessageBox knows what is still to be received; Spark's checkpoint only
+knows which rows this run of the query has read.
 
 The receive task runs inside ``read``, and the source yields the tally of the task. Rows that go from a Python reader to
 a Python function pass through the JVM, and each of the two needs a worker. This way a batch has one Python stage, and a
@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -33,6 +33,7 @@ from pyspark.sql.types import StructType
 
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection, LazyConnection, Login
+from postroom.messagebox.streams.intake import IntakeRow, find_last_number, read_numbered
 from postroom.messagebox.throttling.load import ThrottleWatch
 
 _WARM_SECONDS = 40.0
@@ -50,36 +51,13 @@ _BUSY_SECONDS = 0.3
 
 T = TypeVar("T")
 #: What a task runs on its rows. It yields its tally.
-TaskFunction = Callable[[Sequence[Any]], Iterator[pa.RecordBatch]]
-
-
-class Sized(Protocol):
-    """A row with a size."""
-
-    @property
-    def size(self) -> int: ...
-
-
-Row = TypeVar("Row", bound=Sized)
-
-
-class NumberedRows(Protocol):
-    """The rows of all locations. The modules ``file_claims`` and ``inbox`` implement it."""
-
-    def find_last_number(self, connection: Connection, location_id: uuid.UUID, after: int, limit: int | None) -> int:
-        """Return the last number of the next ``limit`` rows after a number, or ``after`` if there are none."""
-        ...
-
-    def read_numbered(self, connection: Connection, location_id: uuid.UUID, after: int, last: int) -> Sequence[Sized]:
-        """Return the rows with numbers above ``after`` and up to ``last``, in order."""
-        ...
+TaskFunction = Callable[[Sequence[IntakeRow]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """Which rows a stream reads, and how many at a time."""
+    """Whose interchanges a stream reads, and how many at a time."""
 
-    rows: NumberedRows
     login: Login
     location_id: uuid.UUID
     partitions: int
@@ -116,7 +94,7 @@ def stream_source(settings: StreamSettings, task: TaskFunction, schema: str) -> 
 class RowsPartition(InputPartition):
     """The rows of one task."""
 
-    def __init__(self, rows: Sequence[Sized]) -> None:
+    def __init__(self, rows: Sequence[IntakeRow]) -> None:
         super().__init__(None)
         self.rows = tuple(rows)
 
@@ -166,7 +144,7 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"number": number, "warm_ups": start["warm_ups"] + (number == after)}
 
     def _find_last_number(self, connection: Connection, after: int, limit: int | None) -> int:
-        return self._settings.rows.find_last_number(connection, self._settings.location_id, after, limit)
+        return find_last_number(connection, self._settings.location_id, after, limit)
 
     def _next(self, connection: Connection, after: int, limit: int | None) -> int:
         """Return the end of the next batch. While many rows come, batches are less frequent. While the host is
@@ -187,16 +165,14 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         after, last = int(start["number"]), int(end["number"])
         settings = self._settings
-        rows = self._query(
-            lambda connection: settings.rows.read_numbered(connection, settings.location_id, after, last)
-        )
+        rows = self._query(lambda connection: read_numbered(connection, settings.location_id, after, last))
         self._is_busy = _BUSY_ROWS <= len(rows) < settings.max_rows
         shares = balance(rows, self._count_tasks(rows))
         if not shares and start["warm_ups"] != end["warm_ups"]:
             shares = [[]] * settings.partitions
         return [RowsPartition(share) for share in shares]
 
-    def _count_tasks(self, rows: Sequence[Sized]) -> int:
+    def _count_tasks(self, rows: Sequence[IntakeRow]) -> int:
         """Return the number of tasks for these rows. Now and then all workers get rows, so that Spark ends none."""
         now = time.monotonic()
         is_small = len(rows) < _FEW_ROWS and all(row.size <= _SMALL_ROW for row in rows)
@@ -229,7 +205,7 @@ def _load_task(pickled: bytes) -> TaskFunction:
     return task
 
 
-def balance(rows: Sequence[Row], parts: int) -> list[list[Row]]:
+def balance(rows: Sequence[IntakeRow], parts: int) -> list[list[IntakeRow]]:
     """Split rows into at most ``parts`` shares of about equal cost, each in the order of the numbers. None is empty."""
     shares: list[list[int]] = [[] for _ in range(min(parts, len(rows)))]
     loads = [(0, number) for number in range(len(shares))]

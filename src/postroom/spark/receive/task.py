@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 
 from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.errors import format_count
-from postroom.messagebox.connection import Login
-from postroom.receiving.task import MILLISECONDS, OUTCOMES, Identified, ReceiveSource, ReceiveTask, count_outcomes
+from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.streams.intake import IntakeRow
+from postroom.ports.receive_locations import ReceiveLocation
+from postroom.receiving.files.file_receiver import FileReceiver
+from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.shared_receiver import SharedReceiver
+from postroom.receiving.task import MILLISECONDS, OUTCOMES, ReceiveTask, count_outcomes
 from postroom.spark.worker import GRACE, close_worker, get_worker, guard_worker
 
 #: The name of the tally among the metrics of a streaming query.
@@ -28,30 +34,39 @@ _TALLY_ARROW_SCHEMA = pa.schema([(name, pa.int64()) for name in TALLY_COLUMNS])
 class SparkReceiveTask:
     """The function that Spark runs on the rows of a partition; pickled once per query."""
 
-    source: ReceiveSource[Any, Any]
+    location: ReceiveLocation
     login: Login
+    home: Path
     paced: bool = False
     """Slow down between transactions while too many messages wait in the MessageBox."""
     grace: float = GRACE
     """The worker is killed if it makes no progress for this many seconds longer than a call may take."""
 
-    @cached_property
-    def _task(self) -> ReceiveTask:
-        return ReceiveTask(source=self.source, paced=self.paced)
-
-    def __call__(self, rows: Sequence[Identified]) -> Iterator[pa.RecordBatch]:
-        timeout = self.source.location.pipeline.call_seconds + self.grace
-        with guard_worker(timeout) as is_retry:
+    def __call__(self, rows: Sequence[IntakeRow]) -> Iterator[pa.RecordBatch]:
+        with guard_worker(self.location.pipeline.call_seconds + self.grace) as is_retry:
             yield make_tally(self.receive(rows, isolated=is_retry))
 
-    def receive(self, rows: Sequence[Identified], *, isolated: bool = False) -> list[ReceiveResult]:
+    def receive(self, rows: Sequence[IntakeRow], *, isolated: bool = False) -> list[ReceiveResult]:
         """Receive interchanges with the connection of this process. Raise if the MessageBox does not answer."""
-        worker = get_worker(self.login)  # also for no rows, so that the worker is warm
+        worker = get_worker(self.login)  # also for no interchanges, so that the worker is warm
+        adapter = self.open_share(worker.connection, [row.interchange_id for row in rows])
+        task = ReceiveTask(location=self.location, adapter=adapter, worker=worker, paced=self.paced)
+        # One after the other: each after the commit of the one before, or alone with what it may do to the worker.
+        limit = 1 if isolated or self.location.adapter.is_ordered else len(rows)
+        received: list[ReceiveResult] = []
         try:
-            return self._task.receive(worker, rows, isolated=isolated)
+            while polled := adapter.poll(limit):
+                received += task.receive(polled, isolated=isolated)
         except BaseException:
             close_worker(self.login)
             raise
+        return received
+
+    def open_share(self, connection: Connection, share: Sequence[uuid.UUID]) -> SharedReceiver:
+        """Return the receive adapter for the interchanges of one task."""
+        if self.location.watched_folder is not None:
+            return FileReceiver(connection, self.location, self.home, share=share)
+        return InboxReceiver(connection, self.location, share=share, connect=partial(self.login.connect, "inbox"))
 
 
 def make_tally(received: Sequence[ReceiveResult]) -> pa.RecordBatch:

@@ -3,15 +3,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.messagebox.inbox import InboxRow
+from postroom.messagebox.streams.intake import IntakeRow, read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.inbox_receiver import InboxReceiver
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.support.box import Box
@@ -40,14 +41,14 @@ def connect_as_host(login: Login) -> Iterator[Connect]:
 
 
 @pytest.fixture
-def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxNumbering:
-    return InboxNumbering(connect_as_host(), location)
+def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxReceiver:
+    return InboxReceiver(connect_as_host(), location, connect=connect_as_host)
 
 
 @pytest.fixture
 def task(login: Login, location: ReceiveLocation) -> Iterator[SparkReceiveTask]:
     """Return the task that Spark runs."""
-    yield SparkReceiveTask(source=Inbox(location=location, login=login), login=login)
+    yield SparkReceiveTask(location=location, home=Path(), login=login)
     close_worker(login)
 
 
@@ -63,10 +64,10 @@ def store_interchange(connect_as_host: Connect, location: ReceiveLocation) -> St
     return now
 
 
-def waiting(box: Box, location: ReceiveLocation) -> list[InboxRow]:
+def waiting(box: Box, location: ReceiveLocation) -> list[IntakeRow]:
     """Return what the stream would be given."""
-    return inbox.read_numbered(box.connection, location.location_id, 0, 1 << 60)
+    return read_numbered(box.connection, location.location_id, 0, 1 << 60)
 
 
-def rows_of(*interchange_ids: uuid.UUID) -> list[InboxRow]:
-    return [InboxRow(interchange_id=interchange_id, size=1) for interchange_id in interchange_ids]
+def rows_of(*interchange_ids: uuid.UUID) -> list[IntakeRow]:
+    return [IntakeRow(interchange_id=interchange_id, size=1) for interchange_id in interchange_ids]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 from postroom.agent.streaming.receiver import Receiver
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.streams.intake import read_numbered
 from postroom.ports.receive_locations import read_receive_locations
-from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.inbox_receiver import InboxReceiver
 from postroom.spark.receive.task import SparkReceiveTask
 from tests.support.interrupted_process import interrupt_after, interrupt_self
 
@@ -43,7 +46,7 @@ def main(url: str, user: str, location_name: str, point: str) -> None:
         POINTS[point]()
         for interchange_id, content in CONTENTS.items():
             inbox.store_in_inbox(connection, location.location_id, interchange_id, Context(), [content])
-        InboxNumbering(connection, location).scan()
+        InboxReceiver(connection, location, connect=partial(connect, url, user=user)).scan()
         login = Login(url=url, user=user)
-        rows = inbox.read_numbered(connection, location.location_id, 0, 1 << 60)
-        SparkReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)
+        rows = read_numbered(connection, location.location_id, 0, 1 << 60)
+        SparkReceiveTask(location=location, home=Path(), login=login).receive(rows)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import JsonFormatter
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import task as receive_task
-from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.inbox_receiver import InboxReceiver
 from postroom.receiving.intake import receive_all
 from postroom.receiving.task import MILLISECONDS
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
@@ -46,21 +47,27 @@ def test_a_backlog_is_numbered_in_several_rounds(
 ) -> None:
     for _ in range(5):
         store_interchange()
-    numbering = InboxNumbering(connect_as_host(), location, batch_size=2)
+    numbering = InboxReceiver(connect_as_host(), location, connect=connect_as_host, batch_size=2)
     rounds: list[int] = []
 
     def publish() -> None:
         rounds.append(len(task.receive(waiting(box, location))))
 
-    assert receive_all(numbering, publish, settle=timedelta(), stopping=threading.Event())
+    assert receive_all(
+        numbering.scan,
+        publish,
+        next_scan_in=numbering.next_scan_in,
+        settle=timedelta(),
+        stopping=threading.Event(),
+    )
     assert rounds == [2, 2, 1]
     assert box.queued() == {"Everything": 5}
 
 
 def test_a_row_that_is_committed_late_is_read_once(
-    box: Box, location: ReceiveLocation, login: Login, connect_as_host: Connect, numbering: InboxNumbering
+    box: Box, location: ReceiveLocation, login: Login, connect_as_host: Connect, numbering: InboxReceiver
 ) -> None:
-    settings = StreamSettings(rows=inbox, login=login, location_id=location.location_id, partitions=1, max_rows=100)
+    settings = StreamSettings(login=login, location_id=location.location_id, partitions=1, max_rows=100)
     reader = NumberedReader(settings)
     first, second = connect_as_host(), connect_as_host()
     early, late = uuid.uuid4(), uuid.uuid4()
@@ -92,7 +99,7 @@ def test_a_row_that_is_committed_late_is_read_once(
 
 
 def test_a_long_transaction_elsewhere_does_not_delay_the_inbox(
-    box: Box, location: ReceiveLocation, store_interchange: StoreInterchange, numbering: InboxNumbering
+    box: Box, location: ReceiveLocation, store_interchange: StoreInterchange, numbering: InboxReceiver
 ) -> None:
     with connect(box.url) as other, other.transaction():
         other.execute("CREATE TABLE elsewhere ()")  # has a transaction id older than all that follow
@@ -102,7 +109,7 @@ def test_a_long_transaction_elsewhere_does_not_delay_the_inbox(
 
 
 def test_an_interchange_is_published_with_its_context_and_deleted(
-    box: Box, location: ReceiveLocation, connect_as_host: Connect, numbering: InboxNumbering, task: SparkReceiveTask
+    box: Box, location: ReceiveLocation, connect_as_host: Connect, numbering: InboxReceiver, task: SparkReceiveTask
 ) -> None:
     one = uuid.uuid4()
     context = Context().write(BTS.SourceParty, "somebody")
@@ -123,7 +130,7 @@ def test_an_unreadable_interchange_is_suspended_with_its_bytes(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxNumbering,
+    numbering: InboxReceiver,
     task: SparkReceiveTask,
 ) -> None:
     store_interchange(b"{broken")
@@ -145,8 +152,8 @@ def test_bodies_of_any_size_are_unchanged(box: Box, login: Login, connect_as_hos
     inbox.store_in_inbox(connect_as_host(), location.location_id, one, Context(), pieces)
     assert box.one("SELECT size FROM inbox") == size
     assert box.count("inbox fragments") == (0 if size <= FRAGMENT_SIZE else -(-size // FRAGMENT_SIZE))
-    InboxNumbering(connect_as_host(), location).scan()
-    [received] = SparkReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows_of(one))
+    InboxReceiver(connect_as_host(), location, connect=connect_as_host).scan()
+    [received] = SparkReceiveTask(location=location, home=Path(), login=login).receive(rows_of(one))
     assert received.published == 1
     stored = box.one("SELECT body FROM parts")
     if stored is None:
@@ -172,7 +179,7 @@ def test_a_repeated_interchange_is_detected_before_and_after_the_publish(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxNumbering,
+    numbering: InboxReceiver,
     task: SparkReceiveTask,
 ) -> None:
     one = uuid.uuid4()
@@ -197,7 +204,7 @@ def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_dela
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxNumbering,
+    numbering: InboxReceiver,
     task: SparkReceiveTask,
 ) -> None:
     ids = [store_interchange() for _ in range(3)]
@@ -214,9 +221,9 @@ def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_dela
     assert waiting(box, location) == []
     # The next start retries it.
     box.connection.execute("UPDATE inbox SET context = '{}'")
-    numbering.release()
+    numbering.close()
     with connect(box.url) as connection:
-        InboxNumbering(connection, location).scan()
+        InboxReceiver(connection, location, connect=partial(connect, box.url)).scan()
     task.receive(waiting(box, location))
     assert box.queued() == {"Everything": 3}
     assert box.count("inbox") == 0
@@ -226,14 +233,14 @@ def test_a_poison_message_is_suspended_after_the_last_attempt(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxNumbering,
+    numbering: InboxReceiver,
     task: SparkReceiveTask,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class WorkerDied(BaseException):
         pass
 
-    poison = store_interchange(b'{"region": "poison"}')
+    store_interchange(b'{"region": "poison"}')
     store_interchange()
     numbering.scan()
     receive = Receiver.receive
@@ -249,7 +256,7 @@ def test_a_poison_message_is_suspended_after_the_last_attempt(
     for attempt in range(1, MAX_ATTEMPTS + 1):
         with pytest.raises(WorkerDied):
             task.receive(waiting(box, location), isolated=True)
-        assert box.one("SELECT attempts FROM inbox WHERE interchange_id = %s", poison) == attempt
+        assert box.receive_attempts() == [attempt]
     task.receive(waiting(box, location), isolated=True)
     assert box.queued() == {"Everything": 1}
     assert box.suspended() == [("PIPELINE", True)]
@@ -273,12 +280,12 @@ def test_a_connection_that_breaks_while_a_component_reads_does_not_suspend_the_m
 
 
 def test_only_one_process_numbers_the_inbox_of_a_location(
-    location: ReceiveLocation, numbering: InboxNumbering, connect_as_host: Connect
+    location: ReceiveLocation, numbering: InboxReceiver, connect_as_host: Connect
 ) -> None:
-    other = InboxNumbering(connect_as_host(), location)
+    other = InboxReceiver(connect_as_host(), location, connect=connect_as_host)
     assert numbering.scan().active
     assert not other.scan().active
-    numbering.release()
+    numbering.close()
     assert other.scan().active
 
 
@@ -286,7 +293,7 @@ def test_receipts_are_kept_as_long_as_the_row(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxNumbering,
+    numbering: InboxReceiver,
     task: SparkReceiveTask,
 ) -> None:
     one = store_interchange()
@@ -321,7 +328,7 @@ def test_a_host_can_only_use_the_inboxes_of_its_own_locations(box: Box, location
 
 def test_a_throttled_interchange_continues_where_it_was_left(
     box: Box,
-    numbering: InboxNumbering,
+    numbering: InboxReceiver,
     store_interchange: StoreInterchange,
     task: SparkReceiveTask,
     monkeypatch: pytest.MonkeyPatch,
@@ -333,7 +340,7 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=100)
     monkeypatch.setattr(receive_task, "Pace", partial(Pace, sleep=lambda seconds: None))
-    task = replace(task, source=Inbox(location=location, login=task.login), paced=True)
+    task = replace(task, location=location, paced=True)
     ids = [store_interchange(b'{"region": "EU"}\n' * 25), store_interchange(b'{"region": "EU"}\n' * 5)]
     numbers = "SELECT array_agg(number ORDER BY stored_at) FROM inbox"
     numbering.scan()

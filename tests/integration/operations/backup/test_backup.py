@@ -16,14 +16,12 @@ from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.migrate import is_current
-from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup import Manifest, RestoreReport, create_backup, read_manifest, restore_backup
 from postroom.operations.backup import create as create_module
 from postroom.operations.backup.manifest import DUMP, MANIFEST, verify_backup
 from postroom.operations.backup.programs import dump_database
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
-from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
@@ -31,7 +29,7 @@ from tests.support.box import Box, Region, open_box
 from tests.support.contents import Contents
 from tests.support.contents.counts import Countable
 from tests.support.databases import Databases
-from tests.support.file_location import add_file_location
+from tests.support.file_location import add_file_location, read_numbered_claims
 from tests.support.file_systems import refuse_links_into
 
 ORDER = b'{"region": "EU"}'
@@ -85,8 +83,8 @@ def claim(box: Box, location: ReceiveLocation, home: Path) -> None:
 def receive(box: Box, location: ReceiveLocation, home: Path) -> int:
     login = Login(url=box.url, user=box.host().role_name)
     try:
-        claims = file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
-        task = SparkReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
+        claims = read_numbered_claims(box.connection, location)
+        task = SparkReceiveTask(location=location, home=home, login=login)
         return len(list(task.receive(claims)))
     finally:
         close_worker(login)

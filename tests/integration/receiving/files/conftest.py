@@ -11,15 +11,13 @@ import pytest
 
 from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.support.box import Box
-from tests.support.file_location import add_file_location
+from tests.support.file_location import add_file_location, read_numbered_claims
 
 MakeClaimer = Callable[..., FileClaimer]
 
@@ -87,14 +85,14 @@ def claimer(make_claimer: MakeClaimer) -> FileClaimer:
 def task(box: Box, location: ReceiveLocation, tmp_path: Path) -> Iterator[SparkReceiveTask]:
     """Return the receive task. Tests run it without Spark."""
     login = Login(url=box.url, user=box.host().role_name)
-    yield SparkReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
+    yield SparkReceiveTask(location=location, home=tmp_path, login=login)
     close_worker(login)
 
 
 @pytest.fixture
 def claimed(box: Box, location: ReceiveLocation) -> Callable[[], list[FileClaim]]:
     """Return a function that reads the numbered claims, as the stream would."""
-    return lambda: file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
+    return lambda: read_numbered_claims(box.connection, location)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ from typing import BinaryIO
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams import file_claims
 from postroom.ports.receive_locations import read_receive_locations
-from postroom.receiving.files import archiving, claimed_files
-from postroom.receiving.files.claimed_files import ClaimedFiles
+from postroom.receiving.files import archiving, claimed_files, file_receiver
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.files.watched_folder import ClaimFolders
 from postroom.receiving.task import ReceiveTask
 from postroom.spark.receive.task import SparkReceiveTask
+from tests.support.file_location import read_numbered_claims
 from tests.support.file_systems import refuse_links_into
 from tests.support.interrupted_process import interrupt_after, interrupt_self
 
@@ -33,7 +33,7 @@ POINTS: dict[str, Callable[[], None]] = {
         file_claims, "number_claims", interrupt_after(file_claims.number_claims)
     ),
     "before the publish": lambda: setattr(ReceiveTask, "_publish", interrupt_self),
-    "after the publish": lambda: setattr(claimed_files, "finish_files", interrupt_self),
+    "after the publish": lambda: setattr(file_receiver, "finish_files", interrupt_self),
     "after the first removal": lambda: setattr(Path, "unlink", interrupt_after(Path.unlink)),
     "after the removals": lambda: setattr(file_claims, "delete_file_claims", interrupt_self),
     "after the claim is deleted": lambda: setattr(
@@ -67,7 +67,5 @@ def main(url: str, user: str, location_name: str, home: str, point: str, foreign
         claimer = FileClaimer(connection, location, Path(home))
         POINTS[point]()
         claimer.scan()
-        task = SparkReceiveTask(
-            source=ClaimedFiles(location=location, home=Path(home)), login=Login(url=url, user=user)
-        )
-        task.receive(file_claims.read_numbered(connection, location.location_id, 0, 1 << 60))
+        task = SparkReceiveTask(location=location, home=Path(home), login=Login(url=url, user=user))
+        task.receive(read_numbered_claims(connection, location))

@@ -14,6 +14,7 @@ from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.intake import receive_all
+from postroom.receiving.shared_receiver import Scan
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation
 from tests.support.box import Box
 from tests.support.waiting import wait_until
@@ -71,17 +72,17 @@ def test_a_run_with_once_waits_for_the_end_of_the_pause(watched: WatchedLocation
     paused_scans = []
     scan = watched.claimer.scan
 
-    def count_scans() -> object:
+    def count_scans() -> Scan:
         result = scan()
         paused_scans.append(result.paused)
         return result
 
-    watched.claimer.scan = count_scans  # type: ignore[method-assign, assignment]
     with ThreadPoolExecutor() as threads:
         run = threads.submit(
             receive_all,
-            watched.claimer,
+            count_scans,
             lambda: watched.receive(),
+            next_scan_in=watched.claimer.next_scan_in,
             settle=timedelta(),
             stopping=threading.Event(),
         )

@@ -20,12 +20,12 @@ from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.files.claimed_files import ClaimedFiles, finish_files
+from postroom.receiving.files.claimed_files import finish_files
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.integration.receiving.files.conftest import MakeClaimer, MovedClock, WatchedLocation
 from tests.support.box import Box
-from tests.support.file_location import add_file_location
+from tests.support.file_location import add_file_location, read_numbered_claims
 from tests.support.file_systems import folder_on_another_file_system, refuse_links_into
 from tests.support.waiting import wait_until
 
@@ -360,9 +360,9 @@ def test_a_file_without_documents_is_removed_and_logged(
     clock.move(3)
     claimer.scan()
     login = Login(url=box.url, user=box.host().role_name)
-    task = SparkReceiveTask(source=ClaimedFiles(location=location, home=tmp_path), login=login)
+    task = SparkReceiveTask(location=location, home=tmp_path, login=login)
     try:
-        [received] = task.receive(file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60))
+        [received] = task.receive(read_numbered_claims(box.connection, location))
     finally:
         close_worker(login)
     assert received.empty

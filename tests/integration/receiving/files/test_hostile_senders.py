@@ -17,7 +17,7 @@ from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
 from tests.integration.receiving.files.conftest import MakeClaimer, WatchedLocation
 from tests.support.box import Box
-from tests.support.file_location import add_file_location
+from tests.support.file_location import add_file_location, read_numbered_claims
 from tests.support.file_systems import folder_on_another_file_system
 
 Claimed = Callable[[], list[FileClaim]]
@@ -233,7 +233,7 @@ def test_trusted_senders_may_write_to_the_folder_and_use_hard_links(
     os.link(secret, folder / "a.json")
     (folder / "b.json").symlink_to(secret)
     assert make_claimer(location).scan().claimed == 1
-    [claim] = file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
+    [claim] = read_numbered_claims(box.connection, location)
     assert (claim.name, claim.inode) == ("a.json", None)
 
 
@@ -244,7 +244,7 @@ def test_the_private_folder_can_be_outside_a_world_writable_folder(
     location = location_in(box, folder, private_folder=tmp_path / "private" / "files")
     (folder / "a.json").write_bytes(ORDER)
     assert make_claimer(location).scan().claimed == 1
-    [claim] = file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
+    [claim] = read_numbered_claims(box.connection, location)
     assert claim.path.parent == tmp_path / "private" / "files" / str(location.location_id)
     assert (tmp_path / "private" / "files").stat().st_mode & 0o777 == 0o700
     assert not list(folder.iterdir())
@@ -277,12 +277,12 @@ def test_a_claimed_file_stays_in_its_folder_when_the_private_folder_changes(
     (folder / "a.json").write_bytes(ORDER)
     before = make_claimer(location)
     assert before.scan().claimed == 1
-    [claim] = file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60)
+    [claim] = read_numbered_claims(box.connection, location)
     file_claims.reset_claims(box.connection, [claim.interchange_id])
     before.release()
     moved = location.replace_settings(adapter={**location.adapter_json, "private_folder": str(tmp_path / "private")})
     assert make_claimer(moved).scan().claimed == 1
-    assert file_claims.read_numbered(box.connection, location.location_id, 0, 1 << 60) == [claim]
+    assert read_numbered_claims(box.connection, location) == [claim]
 
 
 def test_a_watched_folder_that_is_replaced_between_two_scans_is_checked_again(

@@ -16,6 +16,7 @@ from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.operations.ports import receive_locations as locations
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.intake import receive_all, select_location_to_serve
 from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.receiving.files.conftest import MakeClaimer, WatchedLocation
@@ -28,6 +29,16 @@ ORDER = b'{"region": "EU"}'
 def put(folder: Path, count: int) -> None:
     for number in range(count):
         (folder / f"{number}.json").write_bytes(ORDER)
+
+
+def receive_settled(claimer: FileClaimer, publish: Callable[[], object]) -> bool:
+    return receive_all(
+        claimer.scan,
+        publish,
+        next_scan_in=claimer.next_scan_in,
+        settle=timedelta(),
+        stopping=threading.Event(),
+    )
 
 
 @pytest.fixture
@@ -49,7 +60,7 @@ def receive_in_rounds(
         def publish() -> None:
             rounds.append(len(task.receive(claimed())))
 
-        assert receive_all(claimer, publish, settle=timedelta(), stopping=threading.Event())
+        assert receive_settled(claimer, publish)
         return rounds
 
     return receive
@@ -95,7 +106,7 @@ def test_the_next_run_retries_quarantined_files_and_deletes_claims_of_missing_fi
     next(first.private_folder.iterdir()).unlink()
     first.release()
     again = make_claimer(unsettled)
-    assert receive_all(again, lambda: task.receive(claimed()), settle=timedelta(), stopping=threading.Event())
+    assert receive_settled(again, lambda: task.receive(claimed()))
     assert box.queued() == {"Everything": 2}
     assert box.count("file claims") == 0
 
@@ -106,9 +117,9 @@ def test_it_ends_if_claimed_files_cannot_be_published(
     put(folder, 7)
     rounds: list[None] = []
     claimer = make_claimer(unsettled, max_outstanding=5)
-    assert receive_all(claimer, lambda: rounds.append(None), settle=timedelta(), stopping=threading.Event())
+    assert receive_settled(claimer, lambda: rounds.append(None))
     assert len(rounds) == 1
-    assert not receive_all(make_claimer(unsettled), rounds.clear, settle=timedelta(), stopping=threading.Event())
+    assert not receive_settled(make_claimer(unsettled), rounds.clear)
     assert rounds, "another process serves the location"
 
 

@@ -25,7 +25,6 @@ from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.messagebox.streams.location_lock import ORDER_LOCK
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import task as receive_task
-from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.files.watched_folder import ClaimFolders
 from postroom.spark.receive.task import SparkReceiveTask
@@ -33,7 +32,7 @@ from postroom.spark.worker import close_worker
 from tests.integration.receiving.files.conftest import MovedClock
 from tests.integration.receiving.files.test_ordered_locations import list_published
 from tests.support.box import PROMOTE, Box
-from tests.support.file_location import add_file_location
+from tests.support.file_location import add_file_location, read_numbered_claims
 from tests.support.waiting import wait_until
 
 #: Documents in a file, and in a chunk. The first transaction of a throttled file publishes one chunk.
@@ -67,9 +66,7 @@ class OrderedLocation:
 
     def __post_init__(self) -> None:
         self.login = Login(url=self.box.url, user=self.box.host().role_name)
-        self.task = SparkReceiveTask(
-            source=ClaimedFiles(location=self.location, home=self.home), login=self.login, paced=True
-        )
+        self.task = SparkReceiveTask(location=self.location, home=self.home, login=self.login, paced=True)
         self.start()
 
     def start(self) -> None:
@@ -83,7 +80,7 @@ class OrderedLocation:
         close_worker(self.login)
 
     def claimed(self) -> list[FileClaim]:
-        return file_claims.read_numbered(self.box.connection, self.location.location_id, 0, 1 << 60)
+        return read_numbered_claims(self.box.connection, self.location)
 
     def states(self) -> dict[str, FileClaimState]:
         claims = self.box.file_claims()

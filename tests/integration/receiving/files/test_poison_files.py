@@ -12,8 +12,8 @@ import pytest
 from postroom.agent.poison_messages import MAX_ATTEMPTS
 from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import MessageBoxUnavailable
-from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.streams.intake import record_attempt
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation
@@ -56,8 +56,8 @@ def drop(claimer: FileClaimer, clock: MovedClock, folder: Path) -> None:
     assert scan_until_settled(claimer, clock) == 3
 
 
-def attempts_in(box: Box) -> int | None:
-    return next((claim.attempts for claim in box.file_claims() if claim.name == "poison.json"), None)
+def attempts_in(box: Box) -> int:
+    return sum(box.receive_attempts())
 
 
 def test_a_poison_file_is_suspended_and_the_others_are_published(
@@ -103,9 +103,11 @@ def test_an_attempt_that_the_worker_survives_is_not_counted(
     assert box.suspended() == []
 
 
-def test_attempts_before_a_restart_of_postgresql_are_not_counted(watched: WatchedLocation, box: Box) -> None:
+def test_attempts_before_a_restart_of_postgresql_are_not_counted(
+    watched: WatchedLocation, box: Box, location: ReceiveLocation
+) -> None:
     drop(watched.claimer, watched.clock, watched.folder)
     poison = watched.claimed()[1].interchange_id
-    assert [file_claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
+    assert [record_attempt(box.connection, location.location_id, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
     box.age_attempts(timedelta(hours=1))
-    assert [file_claims.record_attempt(box.connection, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
+    assert [record_attempt(box.connection, location.location_id, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]

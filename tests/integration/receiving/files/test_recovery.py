@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.streams import file_claims
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.files.claimed_files import ClaimedFiles
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation
 from tests.integration.receiving.files.interrupted_claimer import COPY_POINTS, POINTS, main
 from tests.support.box import Box
-from tests.support.file_location import add_file_location
+from tests.support.file_location import add_file_location, read_numbered_claims
 from tests.support.file_systems import refuse_links_into
 from tests.support.interrupted_process import run_until_killed
 from tests.support.waiting import wait_until
@@ -33,14 +31,14 @@ def run_until_done(box: Box, location: ReceiveLocation, home: Path, folder: Path
     """Scan and receive, as a restarted pipeline does, until nothing is left."""
     clock = MovedClock()
     login = Login(url=box.url, user=box.host().role_name)
-    task = SparkReceiveTask(source=ClaimedFiles(location=location, home=home), login=login)
+    task = SparkReceiveTask(location=location, home=home, login=login)
     with connect(box.url, user=login.user) as connection:
         claimer = FileClaimer(connection, location, home, clock, monotonic=clock.monotonic)
 
         def is_done() -> bool:
             clock.move(3)
             if claimer.scan().active:
-                task.receive(file_claims.read_numbered(connection, location.location_id, 0, 1 << 60))
+                task.receive(read_numbered_claims(connection, location))
             return not box.count("file claims") and not any(path.is_file() for path in folder.rglob("*"))
 
         try:

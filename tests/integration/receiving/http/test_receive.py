@@ -27,6 +27,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.storage.stored_responses import StoredResponses
+from postroom.messagebox.streams.intake import read_numbered
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.ports import receive_locations as locations
@@ -34,7 +35,7 @@ from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.locations import _CONNECTIONS, HttpLocations
-from postroom.receiving.inbox_rows import Inbox, InboxNumbering
+from postroom.receiving.inbox_receiver import InboxReceiver
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS, HTTP
@@ -88,9 +89,9 @@ def publish(box: Box, location: ReceiveLocation) -> None:
     """Publish the inbox rows as the stream of the location does."""
     login = Login(url=box.url, user=box.host().role_name)
     with connect(box.url, user=login.user) as connection:
-        InboxNumbering(connection, location).scan()
-    rows = inbox.read_numbered(box.connection, location.location_id, 0, 1 << 60)
-    SparkReceiveTask(source=Inbox(location=location, login=login), login=login).receive(rows)
+        InboxReceiver(connection, location, connect=partial(login.connect, "inbox")).scan()
+    rows = read_numbered(box.connection, location.location_id, 0, 1 << 60)
+    SparkReceiveTask(location=location, home=Path(), login=login).receive(rows)
     close_worker(login)
 
 

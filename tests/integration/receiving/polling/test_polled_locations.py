@@ -225,7 +225,7 @@ def test_a_row_that_kills_its_host_is_suspended_and_the_others_are_published(
         run_until_killed(interrupted_poller.main, box.url, role, location.name, str(tmp_path))
         queued.append(box.count("queued"))
     assert queued == [0, 1, 1]
-    assert box.poll_attempts() == [MAX_ATTEMPTS]
+    assert box.receive_attempts() == [MAX_ATTEMPTS]
     polled = PolledLocation(
         location, connect=partial(connect, box.url, user=role), home=tmp_path, routing=RoutingTable()
     )
@@ -235,7 +235,7 @@ def test_a_row_that_kills_its_host_is_suspended_and_the_others_are_published(
     assert box.suspended() == [("PIPELINE", True)]
     assert "The host process that processed it died at every attempt" in box.read_error()
     assert box.suspended_rows()[0].body == POISON
-    assert (outbox.count(), box.count("poll attempts")) == (0, 0)
+    assert (outbox.count(), box.count("receive attempts")) == (0, 0)
 
 
 def test_an_interchange_that_fails_alone_is_no_attempt(box: Box, outbox: Outbox, tmp_path: Path) -> None:
@@ -248,5 +248,5 @@ def test_an_interchange_that_fails_alone_is_no_attempt(box: Box, outbox: Outbox,
         with pytest.raises(OSError, match="broken disk"):
             polled.step()
     assert box.suspended() == []
-    assert (box.queued(), box.count("poll attempts")) == ({"Europe": 1}, 0)
+    assert (box.queued(), box.count("receive attempts")) == ({"Europe": 1}, 0)
     polled.close()

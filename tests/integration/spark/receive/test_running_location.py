@@ -132,7 +132,7 @@ def test_an_unexpected_error_of_the_intake_is_reported_and_retried(
     location = add_file_location(box, tmp_path / "in")
     running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("postroom.spark.receive.running_location.make_intake", raise_error)
+        patched.setattr("postroom.spark.receive.running_location.FileClaimer", raise_error)
         running.start()
         reported = ("failing", "the intake failed: division by zero")
         wait_until(lambda: state_of(box, location) == reported, what="the report")
@@ -198,7 +198,7 @@ def test_a_batch_that_has_published_everything_is_counted_even_if_it_ends_late(
     running._query = query
     running._stop_query()
     assert query.stopped
-    assert running.counts["files"] == counted
+    assert running.meter.counts["files"] == counted
 
 
 def test_the_inbound_latency_is_a_metric_of_the_pipeline_process(box: Box, login: Login, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ class SlowLocation:
 
     def __init__(self, _: object, location: ReceiveLocation, **__: object) -> None:
         self.location = location
-        self.counts = Counter(published=1)
+        self.meter = SimpleNamespace(counts=Counter(published=1))
         self.is_starting = False
         self.takes_input = True
         self.throttle = None
