@@ -59,18 +59,20 @@ def accept(message):
 """
 
 
-def test_a_location_is_not_changed_by_other_lines_of_the_file_of_its_component(run: Run, app: Path) -> None:
-    pipeline = r"pipeline=pipelines.Receive(validate=[accept], disassemble=[\1]),"
-    source = re.sub(r"pipeline=(pipelines.Json\(.*\)),", pipeline, APP).replace("app = ", f"{COMPONENT}\napp = ")
+def test_a_location_is_changed_with_the_file_of_its_component(run: Run, app: Path) -> None:
+    component = app.with_name("checks.py")
+    component.write_text(COMPONENT)
+    pipeline = r"pipeline=pipelines.Receive(validate=[checks.accept], disassemble=[\1]),"
+    source = "import checks\n" + re.sub(r"pipeline=(pipelines.Json\(.*\)),", pipeline, APP)
     app.write_text(source)
     assert run("apply", app).code == ExitCode.OK
     app.write_text(source.replace('Region == "EU"', 'Region == "UK"'))
     steps = {step["name"]: step["action"] for step in run("apply", app, "--all", "-o", "json").json["steps"]}
     assert (steps["drop"], steps["Europe"]) == ("keep", "change")
-    app.write_text(source.replace("return message", "return None"))
+    component.write_text(COMPONENT.replace("return message", "return None"))
     described = run("apply", app, "-o", "json").json
     (step,) = (step for step in described["steps"] if step["name"] == "drop")
-    assert [difference["field"] for difference in step["differences"]] == ["pipeline file app.py"]
+    assert [difference["field"] for difference in step["differences"]] == ["pipeline file checks.py"]
 
 
 def test_apply_names_a_process_that_has_not_taken_the_changes(

@@ -10,13 +10,12 @@ from postroom.operations.deployment.plan import Difference
 from postroom.operations.deployment.schema_differences import find_schema_differences, split_columns
 from postroom.operations.describe import describe_value, format_type
 from postroom.operations.redaction import redact_adapter
-from postroom.pipelines.shipping.equal_code import runs_equal_code
 from postroom.properties import dotted_name, split_key
 
 
 def find_differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tuple[Difference, ...]:
     """Return the fields that differ, with descriptions of both values. Nested definitions are compared by field,
-    and shipped files by the code that the components of the definition use."""
+    and shipped files by name."""
     found = []
     for field, after in declared.items():
         before = deployed[field]
@@ -27,7 +26,7 @@ def find_differences(declared: dict[str, Any], deployed: dict[str, Any]) -> tupl
         elif isinstance(after, dict):
             old, new = redact_adapter(before), redact_adapter(after)
             for key in sorted(after.keys() | before.keys()):
-                if before.get(key) != after.get(key) and not (key == "files" and runs_equal_code(before, after)):
+                if before.get(key) != after.get(key):
                     found += _find_nested_differences(f"{field} {key}", old.get(key), new.get(key))
         elif before != after:
             found.append(Difference(field=field, before=describe_value(before), after=describe_value(after)))

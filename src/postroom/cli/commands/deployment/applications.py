@@ -282,17 +282,8 @@ def _to_json(plan: Plan, steps: Sequence[PlanStep], changed: str) -> dict[str, A
     return {
         "application": plan.application,
         changed: bool(plan.changes),
-        "steps": [
-            {
-                "action": step.action.value,
-                "kind": step.kind.value,
-                "name": step.name,
-                "note": step.note,
-                "differences": [{"field": d.field, "before": d.before, "after": d.after} for d in step.differences],
-            }
-            for step in steps
-        ],
-        "problems": [{"text": problem.text, "file": problem.file, "line": problem.line} for problem in plan.problems],
+        "steps": steps,
+        "problems": plan.problems,
         "notes": plan.notes,
     }
 
