@@ -24,6 +24,18 @@ _LEFT_OVER_AFTER = timedelta(days=1)
 _PREFIX, _SUFFIX = ".postroom-", ".tmp"
 
 
+def link_file(source: Path, target: Path) -> bool:
+    """Give a file another name. Return False if the file systems do not allow it. Raise FileExistsError if the name is
+    taken."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.EXDEV and error.errno not in NO_HARD_LINKS:
+            raise
+        return False
+    return True
+
+
 def make_folder(folder: Path, *, mode: int = 0o777) -> None:
     """Create the folder with this mode, and its missing parents. They are on disk when this returns."""
     if folder.is_dir():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import uuid
@@ -14,7 +13,7 @@ from pathlib import Path
 from postroom.errors import StateError
 from postroom.files.safe_files import (
     CHUNK_SIZE,
-    NO_HARD_LINKS,
+    link_file,
     make_folder,
     open_folder,
     open_regular_file,
@@ -50,7 +49,7 @@ class FileCollection:
         target = self.folder / "files" / kind / name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open_regular_file(source, inode=inode) as reader:
-            is_linked = may_link and _link(source, target)
+            is_linked = may_link and link_file(source, target)
             if not is_linked:
                 with os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as writer:
                     shutil.copyfileobj(reader, writer, CHUNK_SIZE)
@@ -116,16 +115,6 @@ def restore_file(backup: Path, file: SavedFile, home: Path, *, overwrite: bool =
         temporary.replace(target)
         os.fsync(folder)
     return target
-
-
-def _link(source: Path, target: Path) -> bool:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError as error:
-        if error.errno != errno.EXDEV and error.errno not in NO_HARD_LINKS:
-            raise
-        return False
-    return True
 
 
 def _list_files(folder: Path) -> Iterator[Path]:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path, PurePath
 
 from postroom.files.safe_files import (
     CHUNK_SIZE,
-    NO_HARD_LINKS,
+    link_file,
     make_folder,
     open_folder,
     open_regular_file,
@@ -37,16 +38,11 @@ def add_to_archive(claim: FileClaim, archive: Path) -> bool:
     make_folder(archive)
     with open_regular_file(claim.path, inode=claim.inode) as file:
         os.fsync(file.fileno())
-    copied = False
-    try:
-        _link(claim.path, claim, archive)
-    except OSError as error:
-        if error.errno != errno.EXDEV and error.errno not in NO_HARD_LINKS:
-            raise
+    is_linked = _link(claim.path, claim, archive)
+    if not is_linked:
         _link_copy(claim, archive)
-        copied = True
     sync_folder(archive)
-    return copied
+    return not is_linked
 
 
 def remove_marker(claim: FileClaim, archive: Path) -> None:
@@ -54,15 +50,14 @@ def remove_marker(claim: FileClaim, archive: Path) -> None:
     _marker(claim, archive).unlink(missing_ok=True)
 
 
-def _link(file: Path, claim: FileClaim, archive: Path) -> None:
-    """Give a file its name in the archive."""
+def _link(file: Path, claim: FileClaim, archive: Path) -> bool:
+    """Give a file its name in the archive. Return False if it has to be copied."""
     for target in (archive / claim.name, archive / _unique_name(claim)):
         try:
-            os.link(file, target, follow_symlinks=False)
-            return
+            return link_file(file, target)
         except FileExistsError:
             if os.path.samestat(target.lstat(), file.lstat()):
-                return  # an earlier attempt has linked it
+                return True  # an earlier attempt has linked it
     raise FileExistsError(errno.EEXIST, f"{target} exists already")
 
 
@@ -76,16 +71,11 @@ def _link_copy(claim: FileClaim, archive: Path) -> None:
                 writer.flush()
                 shutil.copystat(claim.path, temporary, follow_symlinks=False)
                 os.fsync(writer.fileno())
-            try:
-                os.link(temporary, marker)
-            except FileExistsError:
-                pass  # another attempt has copied the same file
-            except OSError as error:
-                if error.errno not in NO_HARD_LINKS:
-                    raise
-                # No other file has this name, so it is safe to replace it.
-                temporary.replace(archive / _unique_name(claim))
-                return
+            with suppress(FileExistsError):  # another attempt has copied the same file
+                if not link_file(temporary, marker):
+                    # No other file has this name, so it is safe to replace it.
+                    temporary.replace(archive / _unique_name(claim))
+                    return
         # Another attempt may have archived and removed the original during the copy, and its marker. Then this raises
         # FileNotFoundError, before the file gets a second name.
         claim.path.lstat()
