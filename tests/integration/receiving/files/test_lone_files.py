@@ -14,6 +14,7 @@ from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.ports.receive_locations import ReceiveLocation
+from postroom.receiving.files import file_receiver
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.files.lone_files import LoneFiles
 from postroom.receiving.task import Worker
@@ -63,6 +64,7 @@ def test_a_lone_file_is_published_and_removed_by_the_scan_that_claims_it(
     (watched.folder / "a.json").write_bytes(ORDER)
     watched.claim_all()
     assert lone_files.names == ["a.json"]
+    assert [result.published for result in lone_files.received] == [1]
     assert box.queued() == {"Everything": 1}
     assert (box.count("file claims"), watched.claimed()) == (0, [])
     assert list(watched.claimer.private_folder.iterdir()) == []
@@ -121,6 +123,29 @@ def test_a_file_that_ends_the_process_is_received_by_the_stream_after_the_restar
     assert lone_files.names == ["a.json"], "it is not tried again"
     assert box.queued() == {"Everything": 1}
     assert box.count("file claims") == 0
+
+
+def test_a_file_that_is_published_before_the_process_ends_is_only_removed_after_the_restart(
+    box: Box,
+    watched: WatchedLocation,
+    make_claimer: MakeClaimer,
+    lone_files: RecordedFiles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def end_process(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (watched.folder / "a.json").write_bytes(ORDER)
+    with monkeypatch.context() as patched:
+        patched.setattr(file_receiver, "finish_files", end_process)
+        with pytest.raises(KeyboardInterrupt):
+            watched.claim_all()
+    assert box.queued() == {"Everything": 1}
+    watched.claimer.release()
+    watched.run(claimer=make_claimer(receive_alone=lone_files))
+    assert box.queued() == {"Everything": 1}
+    assert box.count("file claims") == 0
+    assert list(watched.claimer.private_folder.iterdir()) == []
 
 
 def test_a_file_with_a_second_name_in_the_archive_is_received_after_the_restart(
