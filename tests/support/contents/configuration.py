@@ -70,6 +70,11 @@ class Configuration(Statements):
     def set_ports(self, name: str | None = None, **columns: Any) -> None:
         """Change what is stored of one send port or of all. It need not be valid."""
         self._set_artifacts("send_ports", name, columns)
+        if "two_way" in columns:
+            self.connection.execute(
+                "UPDATE services SET two_way = %s WHERE kind = 'send port' AND name = coalesce(%s, name)",
+                (columns["two_way"], name),
+            )
 
     def set_port_states(self, state: ServiceState) -> None:
         """Change the states of all send ports, and not their subscriptions."""
