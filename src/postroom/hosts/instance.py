@@ -12,16 +12,12 @@ from typing import Self
 
 from postroom.adapters import build
 from postroom.clock import Clock
-from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.instance_parts import HostSettings, InstanceParts
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
 from postroom.messagebox.configuration.hosts import Host, check_login_of_host, find_host
 from postroom.messagebox.connection import Connection, connect
 from postroom.monitoring.metrics import Metric
 from postroom.ports.missing_secrets import find_missing_secrets
-from postroom.receiving.http.locations import HttpLocations
-from postroom.receiving.polling.polled_locations import PolledLocations
-from postroom.two_way.callers import Callers
 
 _log = logging.getLogger(__name__)
 
@@ -95,56 +91,28 @@ class HostInstance:
         """Finish the messages in progress within ``stop_within``, release the others, and deregister."""
         if self._is_running:
             self._is_running = False
-            self._get_parts().stop()
+            self.parts.stop()
             _log.info("host instance of %s has stopped", self._host_name)
 
-    def _get_parts(self) -> InstanceParts:
+    @property
+    def parts(self) -> InstanceParts:
+        """What runs in the instance. Available after the start."""
         assert self._parts is not None, "the host instance was not started"
         return self._parts
 
     @property
     def host_instance(self) -> int:
         """The number of the registered instance, or 0."""
-        return self._get_parts().registration.host_instance if self._is_running else 0
+        return self.parts.registration.host_instance if self._is_running else 0
 
     def collect_metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the instance, if it runs."""
         if self._is_running:
-            yield from self._get_parts().collect_metrics()
+            yield from self.parts.collect_metrics()
 
     def find_problems(self) -> list[str]:
         """Return the reasons why the instance cannot do its work at the moment."""
-        return self._get_parts().find_problems() if self._is_running else ["The host instance is not running."]
-
-    @property
-    def http(self) -> HttpLocations:
-        """The HTTP receive locations. Available after the start."""
-        return self._get_parts().http
-
-    @property
-    def polled_locations(self) -> PolledLocations:
-        """The receive locations that the host polls. Available after the start."""
-        return self._get_parts().polled_locations
-
-    @property
-    def messaging(self) -> Subservice:
-        """The subservice of messaging. Available after the start."""
-        return self._get_parts().messaging
-
-    @property
-    def callers(self) -> Callers:
-        """The callers that wait for responses. Available after the start."""
-        return self._get_parts().callers
-
-    @property
-    def is_stopped(self) -> bool:
-        """True while an operator has stopped the host."""
-        return self._is_running and self._get_parts().registration.is_stopped
-
-    @property
-    def regained_locks(self) -> int:
-        """The number of times that the instance lost its lock and acquired it again."""
-        return self._get_parts().registration.regained_locks if self._is_running else 0
+        return self.parts.find_problems() if self._is_running else ["The host instance is not running."]
 
     @property
     def counts(self) -> Counter[str]:

@@ -98,7 +98,7 @@ def test_a_change_during_a_lost_connection_is_taken_afterwards(box: Box, start_h
         " AND datname = current_database()"
     )
     box.connection.execute("SELECT change_routing()")
-    wait_until(lambda: instance.regained_locks == 1)
+    wait_until(lambda: instance.parts.registration.regained_locks == 1)
     wait_until(lambda: is_taken(box))
 
 

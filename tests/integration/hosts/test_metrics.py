@@ -49,9 +49,9 @@ def start(box: Box, tmp_path: Path) -> HostInstance:
 def test_deliveries_and_requests_are_counted(box: Box, tmp_path: Path) -> None:
     add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0), name="web")
     with start(box, tmp_path) as instance:
-        wait_until(lambda: instance.http.ports, what="an open port")
-        assert send_request(instance.http)[0].status == 202
-        assert send_request(instance.http, path="/other")[0].status == 404
+        wait_until(lambda: instance.parts.http.ports, what="an open port")
+        assert send_request(instance.parts.http)[0].status == 202
+        assert send_request(instance.parts.http, path="/other")[0].status == 404
         wait_until(
             lambda: read_metrics(instance).get(("postroom_http_requests_total", "Default", "", "404")) == 1,
             what="both requests in the metrics",
@@ -172,7 +172,7 @@ def test_an_instance_whose_port_is_in_use_is_not_ready(
     monkeypatch.setattr(instance_parts, "_APPLY_SECONDS", 0.1)
     with start(box, tmp_path) as first:
         add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0), name=f"web-{uuid.uuid4()}")
-        wait_until(lambda: first.http.ports, what="an open port")
-        taken = adapters.HttpReceive("/taken", port=first.http.ports[0])
+        wait_until(lambda: first.parts.http.ports, what="an open port")
+        taken = adapters.HttpReceive("/taken", port=first.parts.http.ports[0])
         add_inbox_location(box, adapter=taken, name="taken")
         wait_until(lambda: "cannot listen on" in "".join(first.find_problems()), what="a problem")

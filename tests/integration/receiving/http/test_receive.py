@@ -383,7 +383,7 @@ def test_a_host_instance_serves_its_locations_and_follows_their_state(
 ) -> None:
     instance = HostInstance(box.url, "Default", tmp_path, as_role=True, settings=HostSettings(runs_jobs=False))
     with instance:
-        http = instance.http
+        http = instance.parts.http
         wait_until(lambda: http.ports, what="an open port")
         assert send_request(http)[0].status == 202
         locations.disable(box.connection, location.name)
