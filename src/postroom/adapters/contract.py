@@ -83,9 +83,16 @@ Outgoing = tuple[Message, Attempt]
 class BatchSendAdapter(SendAdapter, Protocol):
     """A send adapter that gains from sending several messages of its port together.
 
-    Its definition says how many (``max_batch``). ``send`` sends a single message.
+    Its definition says how many (``max_batch``).
     """
 
+    def send(self, message: Message, attempt: Attempt) -> None:
+        """Send a batch of one message."""
+        (error,) = self.send_batch([(message, attempt)])
+        if error is not None:
+            raise error
+
+    @abstractmethod
     def send_batch(self, batch: Sequence[Outgoing]) -> Sequence[Exception | None]:
         """Send the messages. Return None for each message that the receiver has stored, and an error for each other.
 

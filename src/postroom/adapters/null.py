@@ -25,17 +25,11 @@ class Null(AdapterDefinition):
         return NullSender()
 
 
-class NullSender:
+class NullSender(SendAdapter):
     """Reads the body and the context, as every adapter does, and discards them."""
-
-    def open(self) -> None:
-        pass
 
     def send(self, message: Message, attempt: Attempt) -> None:
         for part in message.parts:
             for _ in part.body.chunks():
                 pass
         len(message.context)
-
-    def close(self) -> None:
-        pass

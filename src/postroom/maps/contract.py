@@ -90,9 +90,7 @@ class Map(Component):
 
 def wrong_type_failure(target: str, found: str) -> MapFailure:
     return MapFailure(
-        f"The new document has the type {found!r}.",
-        why=f"The target of the map is {target!r}.",
-        hint=CORRECT_MAP_HINT,
+        f"The new document has the type {found!r}.", why=f"The target of the map is {target!r}.", hint=CORRECT_MAP_HINT
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from postroom.adapters.contract import Attempt, Outgoing, get_body
+from postroom.adapters.contract import Attempt, BatchSendAdapter, Outgoing, get_body
 from postroom.adapters.file.definition import File
 from postroom.adapters.file.names import format_file_name, is_unique
 from postroom.clock import Clock
@@ -34,7 +34,7 @@ _HINTS = {
 }
 
 
-class FileSender:
+class FileSender(BatchSendAdapter):
     """Writes the body under a hidden name, syncs it, renames it atomically, and syncs the folder once for each batch.
 
     A repeated attempt after a crash finds its own file and succeeds: the name contains the message id and the group of
@@ -55,11 +55,6 @@ class FileSender:
             make_folder(self._folder)
             remove_leftovers(self._folder, now=self._clock())
 
-    def send(self, message: Message, attempt: Attempt) -> None:
-        (error,) = self.send_batch([(message, attempt)])
-        if error is not None:
-            raise error
-
     def send_batch(self, batch: Sequence[Outgoing]) -> list[Exception | None]:
         """Write one file for each message, and sync the folder once."""
         try:
@@ -70,9 +65,6 @@ class FileSender:
         except OSError as error:
             raise self._describe_error(error, "The files" if len(batch) > 1 else "The file") from error
         return errors
-
-    def close(self) -> None:
-        pass
 
     def _send_file(self, folder: int, message: Message, attempt: Attempt) -> Exception | None:
         """Write the file of a message. Its name is on disk after the folder is synced."""

@@ -17,7 +17,7 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from postroom.adapters.contract import Attempt, Outgoing, get_body
+from postroom.adapters.contract import Attempt, BatchSendAdapter, Outgoing, get_body
 from postroom.adapters.postgres.definition import Format, Postgres
 from postroom.adapters.postgres_server import first_line, format_address, open_connection
 from postroom.errors import DeliveryFailure, DeliveryRefused
@@ -32,7 +32,7 @@ Row = dict[str, str | None]
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-class PostgresSender:
+class PostgresSender(BatchSendAdapter):
     """Inserts or updates the rows of messages. Each thread uses a connection of its own."""
 
     def __init__(self, definition: Postgres) -> None:
@@ -41,14 +41,6 @@ class PostgresSender:
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
         self._has_binary_body: bool | None = None
-
-    def open(self) -> None:
-        pass
-
-    def send(self, message: Message, attempt: Attempt) -> None:
-        (error,) = self.send_batch([(message, attempt)])
-        if error is not None:
-            raise error
 
     def send_batch(self, batch: Sequence[Outgoing]) -> list[Exception | None]:
         """Write the rows of all messages in one transaction. A message that fails leaves no row."""

@@ -9,16 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from postroom.filters.columns import (
-    MISSING,
-    Columns,
-    Int64,
-    Ranks,
-    Slot,
-    to_integers,
-    to_plain_column,
-    to_value_type,
-)
+from postroom.filters.columns import MISSING, Columns, Int64, Ranks, Slot, to_integers, to_plain_column, to_value_type
 from postroom.values import Value, ValueType
 
 #: Messages with the same ranks are matched once if at most this share of the batch is distinct.

@@ -17,12 +17,11 @@ from postroom.pipelines.components.contract import (
     Validator,
 )
 from postroom.pipelines.components.flat_assemblers import CsvAssembler, FlatFileAssembler
-from postroom.pipelines.components.json_schema import JsonSchema
 from postroom.pipelines.components.mime import Mime, MimeEncoder
 from postroom.pipelines.components.party import PartyByCertificate, PartyByKey
 from postroom.pipelines.components.smime import SMime, SMimeEncoder
 from postroom.pipelines.components.text import Base64, Base64Encoder, Charset, CharsetEncoder
-from postroom.pipelines.components.xsd import Xsd
+from postroom.pipelines.components.validators import JsonSchema, Xsd
 from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.secrets.credentials import key_hash
 

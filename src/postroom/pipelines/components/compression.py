@@ -275,10 +275,7 @@ class ZipEncoder(_Compressing):
         written = _SpoolFile()
         entry = zipfile.ZipInfo(self.entry, date_time=_NO_TIME)
         entry.compress_type, entry._compresslevel = zipfile.ZIP_DEFLATED, self.level  # type: ignore[attr-defined]
-        with (
-            zipfile.ZipFile(written, "w") as archive,
-            archive.open(entry, "w", force_zip64=body.size > _LARGE) as file,
-        ):
+        with zipfile.ZipFile(written, "w") as archive, archive.open(entry, "w", force_zip64=body.size > _LARGE) as file:
             for chunk in body.chunks():
                 file.write(chunk)
         return replace_body(message, written.spool.body, content_type="application/zip")

@@ -18,14 +18,7 @@ from collections.abc import Mapping
 from postroom.message import Message
 from postroom.pipelines.components.contract import PartyResolver
 from postroom.properties import Property
-from postroom.secrets.credentials import (
-    HASHED,
-    KEY_HEADER,
-    find_by_digest,
-    is_digest,
-    key_hash,
-    normalize_digest,
-)
+from postroom.secrets.credentials import HASHED, KEY_HEADER, find_by_digest, is_digest, key_hash, normalize_digest
 from postroom.system_properties import BTS, HTTP
 from postroom.values import ValueType
 

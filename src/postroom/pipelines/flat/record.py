@@ -107,9 +107,7 @@ class RecordReader:
 
     def _tag_failure(self, found: str) -> PipelineFailure:
         return PipelineFailure(
-            f"the record does not start with {self._layout.tag!r}.",
-            why=f"It starts with {found[:40]!r}.",
-            hint=_HINT,
+            f"the record does not start with {self._layout.tag!r}.", why=f"It starts with {found[:40]!r}.", hint=_HINT
         )
 
     def replace_value(self, row: Row, name: str, value: str) -> str:

@@ -16,14 +16,7 @@ import pyarrow.compute as pc
 
 from postroom.errors import BadValue
 from postroom.filters.columns import to_arrow_type
-from postroom.values import (
-    DECIMAL_DIGITS,
-    MAX_PROMOTED_LENGTH,
-    ValueType,
-    check_promoted,
-    check_value,
-    value_from_text,
-)
+from postroom.values import DECIMAL_DIGITS, MAX_PROMOTED_LENGTH, ValueType, check_promoted, check_value, value_from_text
 
 _NUMBERS = {Decimal, int, type(None)}
 

@@ -84,9 +84,7 @@ def malformed_failure(document: bytes, error: Exception) -> PipelineFailure:
 def utf_16_failure() -> PipelineFailure:
     """Return the failure for content that starts with one of UTF_16_MARKS. JSON is exchanged in UTF-8 only."""
     return PipelineFailure(
-        "The interchange is in UTF-16.",
-        why="It starts with the byte order mark of UTF-16.",
-        hint="Send it in UTF-8.",
+        "The interchange is in UTF-16.", why="It starts with the byte order mark of UTF-16.", hint="Send it in UTF-8."
     )
 
 

@@ -119,10 +119,7 @@ class BulkFiles:
                 unchanged = is_unchanged(claim)
             except FileNotFoundError:
                 self._store_problem(
-                    connection,
-                    claim,
-                    FileClaimState.MISSING,
-                    "was removed by another process before it was published.",
+                    connection, claim, FileClaimState.MISSING, "was removed by another process before it was published."
                 )
                 continue
             if claim.reading is None and not unchanged:

@@ -200,8 +200,7 @@ class Drain:
                 raise
             if batch.attempt < MAX_BATCH_ATTEMPTS and self.queue.count_attempted(connection, batch):
                 _log.warning(
-                    "%s: a worker died; its messages are retried one by one",
-                    port.name if port else batch.batch_id,
+                    "%s: a worker died; its messages are retried one by one", port.name if port else batch.batch_id
                 )
                 return Drained(messages=len(batch.seqs), written=0, failure=format_reason(error), searching=True)
             if not self._abandon(sink, batch):

@@ -274,10 +274,7 @@ class SinkTask:
     def _remove(self, connection: Connection, claimed: ClaimedMessage, failure: MessageFailure) -> None:
         queue = SinkQueue(self.host)
         suspension = Suspension(
-            code=failure.code,
-            description=str(failure)[:MAX_DESCRIPTION],
-            adapter=self.port.kind,
-            uri=self.port.uri,
+            code=failure.code, description=str(failure)[:MAX_DESCRIPTION], adapter=self.port.kind, uri=self.port.uri
         )
         queue.lock(connection, self.batch_id, self.attempt)
         try:
