@@ -47,13 +47,14 @@ def deploy_and_supervise(
             report_problem=report_problem,
         )
         try:
-            if pipelines := _find_pipelines(definition):
-                report("Starting Spark, which takes some seconds")
+            pipelines = _find_pipelines(definition)
             supervisor.start_pipelines(pipelines)
             if server is not None:
                 report("Starting PostgreSQL")
             with server or nullcontext():
                 _apply(definition, supervisor.url, home, report, backlog)
+                if pipelines:
+                    report("Spark is starting, which takes some seconds")
                 yield supervisor
         finally:
             supervisor.stop()

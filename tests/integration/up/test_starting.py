@@ -94,7 +94,7 @@ def test_a_pipeline_starts_before_the_deployment_and_continues_after_it(
         wait_until(lambda: "released" in read_log(tmp_path), what="the pipeline to continue")
         stop.set()
         running.join()
-    assert lines[0] == "Starting Spark, which takes some seconds"
+    assert lines[0] == "Spark is starting, which takes some seconds"
     assert [line for line in lines if line.startswith("pipeline Main")] == [lines[1]]
     assert supervisor.pids() == {}
 
