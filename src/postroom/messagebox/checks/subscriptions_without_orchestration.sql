@@ -8,6 +8,4 @@ SELECT 'subscription ' || s.id || ' of instance ' || s.instance_id || ', which d
 UNION ALL
 SELECT 'convoy of instance ' || c.instance_id || ', which does not exist'
   FROM convoy_set_instances c
- WHERE c.convoy_set_id IN (SELECT s.convoy_set_id FROM subscriptions s JOIN services o ON o.id = s.service_id
-                            WHERE o.kind = 'orchestration')
-   AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.instance_id = c.instance_id)
+ WHERE NOT EXISTS (SELECT 1 FROM instances i WHERE i.instance_id = c.instance_id)

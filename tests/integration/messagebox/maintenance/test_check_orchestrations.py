@@ -12,6 +12,7 @@ from postroom.messagebox.maintenance.check import check, find_violations
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.orchestrations import HostOrchestrations, JournalEntry, read_orchestrations
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
+from postroom.operations.orchestrations.states import unenlist
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.orchestrations import Key, Kind, apply_orchestrations, publish
@@ -116,6 +117,17 @@ def test_each_kind_of_damage_is_reported(waiting: Box, damage: str) -> None:
         waiting.connection.execute(damage)
         violations = {violation.invariant for violation in find_violations(waiting.connection)}
     assert violations == DAMAGES[damage]
+
+
+def test_a_convoy_of_an_unenlisted_orchestration_belongs_to_an_instance(waiting: Box) -> None:
+    with waiting.connection.transaction(force_rollback=True):
+        unenlist(waiting.connection, "collect")
+        # No subscription has its convoy set after a job has purged the removed ones.
+        waiting.connection.execute("UPDATE subscriptions SET convoy_set_id = NULL WHERE removed_at IS NOT NULL")
+        assert find_violations(waiting.connection) == []
+        waiting.connection.execute("UPDATE convoy_set_instances SET instance_id = gen_random_uuid()")
+        [violation] = find_violations(waiting.connection)
+        assert violation.invariant == "subscriptions_without_orchestration"
 
 
 def test_two_messages_that_activated_one_instance_are_a_violation(waiting: Box) -> None:
