@@ -34,7 +34,7 @@ _QUEUED = """
 _SUSPENDED = """
     INSERT INTO default_q_suspended (host_id, message_id, service_class, service_id, instance_id, priority, cause,
                                      error_code, error_description)
-    SELECT 1, message_id, 4, %(port)s, message_id, 5, 2, 'DELIVERY', 'The receiver is down.' FROM spool
+    SELECT 1, message_id, 4, %(port)s, message_id, 5, 'failure', 'DELIVERY', 'The receiver is down.' FROM spool
 """
 
 

@@ -35,7 +35,7 @@ _SCHEDULED = f"""{_MOVED}
 _SUSPENDED = f"""{_MOVED}
     INSERT INTO suspended_queue (seq, host_id, message_id, service_class, service_id, instance_id, priority, task,
                                  enqueued_at, cause, error_code, error_description)
-    SELECT *, 2, 'X', '' FROM first_row
+    SELECT *, 'failure', 'X', '' FROM first_row
 """
 _CLAIMED = """
     UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 1

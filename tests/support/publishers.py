@@ -55,8 +55,8 @@ class Publisher:
 def read_queued_numbers(box: Box) -> dict[Any, list[int]]:
     """Return the queue numbers of the messages of each instance, in order."""
     rows: Sequence[tuple[Any, list[int]]] = box.connection.execute(
-        "SELECT instance_id, array_agg(seq ORDER BY seq) FROM instances WHERE cause IS DISTINCT FROM 3"
-        " GROUP BY 1 ORDER BY min(seq)"
+        "SELECT instance_id, array_agg(seq ORDER BY seq) FROM instances"
+        " WHERE cause IS DISTINCT FROM 'routing failure report' GROUP BY 1 ORDER BY min(seq)"
     ).fetchall()
     return dict(rows)
 

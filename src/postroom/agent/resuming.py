@@ -24,9 +24,8 @@ from postroom.errors import PipelineFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage
+from postroom.messagebox.queues import ClaimedMessage, QueueTask
 from postroom.messagebox.routing import find_new_subscriptions, find_report
-from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.system_properties import BTS
 

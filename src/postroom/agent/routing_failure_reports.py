@@ -13,8 +13,9 @@ from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connection, transaction
+from postroom.messagebox.queues import Cause, QueueTask
 from postroom.messagebox.routing import RoutingLock, lock_routing
-from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_messages, write_suspended
+from postroom.messagebox.storage.copy_rows import SuspendedRow, write_messages, write_suspended
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from postroom.errors import NotFound
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, read_records
 from postroom.messagebox.orchestrations import format_name
+from postroom.messagebox.queues import Cause, QueueTask
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import Cause, QueueTask
 
 #: The fields that instances can be grouped by.
 GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]

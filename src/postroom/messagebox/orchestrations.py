@@ -22,9 +22,8 @@ from postroom.messagebox.configuration.services import (
     store_service,
 )
 from postroom.messagebox.connection import Connection, read_blocking, read_records, read_value
-from postroom.messagebox.queues import ClaimedMessage, format_array, to_storable_text
+from postroom.messagebox.queues import ClaimedMessage, QueueTask, format_array, to_storable_text
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.copy_rows import QueueTask
 
 #: The number of messages of one instance that are in memory at a time: its share of the queue in memory.
 MESSAGES_AT_A_TIME = 100

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 from postroom.errors import ClaimLost, PostroomError
@@ -30,6 +31,33 @@ MAX_DESCRIPTION = 8000
 #: The maximum number of messages of one ordered send port that one claim takes.
 MAX_AHEAD = 25
 PRIORITIES = range(1, 11)
+
+
+class QueueTask(IntEnum):
+    """The task of a queue row: what a host does with it."""
+
+    DELIVER = 1
+    RECEIVE = 2
+    PUBLISH = 3
+    #: Deliver to an existing instance, which has a subscription of its own or belongs to a convoy.
+    JOIN_INSTANCE = 4
+    #: Publish the message of one subscriber again, to subscriptions that were created after it was routed.
+    REROUTE = 5
+    #: Deliver to an ordered send port, which is one instance for all its messages.
+    DELIVER_IN_ORDER = 6
+
+
+#: The tasks of messages for send ports.
+DELIVERIES = (QueueTask.DELIVER, QueueTask.DELIVER_IN_ORDER)
+
+
+class Cause(StrEnum):
+    """Why an instance is suspended."""
+
+    PORT_STOPPED = "port stopped"
+    FAILURE = "failure"
+    ROUTING_FAILURE_REPORT = "routing failure report"
+    OPERATOR = "operator"
 
 
 class ClaimedMessage(NamedTuple):

@@ -17,7 +17,7 @@ from postroom.hosts.instance import HostInstance
 from postroom.hosts.instance_parts import HostSettings
 from postroom.message import Message
 from postroom.messagebox.instances import InstanceState, count_instances_of_host
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import QueueTask
 from postroom.messagebox.throttling.load import store_thresholds
 from postroom.monitoring.logs import JsonFormatter
 from postroom.monitoring.metrics import format_metrics

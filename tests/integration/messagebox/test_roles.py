@@ -19,7 +19,7 @@ from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.migrate import migrate
-from postroom.messagebox.storage.copy_rows import Cause
+from postroom.messagebox.queues import Cause
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.instances.advice import read_advice
 from postroom.operations.ports import groups

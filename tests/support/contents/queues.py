@@ -10,7 +10,7 @@ from typing import Any, LiteralString
 from postroom.message import Context
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.instances import InstanceState
-from postroom.messagebox.storage.copy_rows import Cause, QueueTask
+from postroom.messagebox.queues import Cause, QueueTask
 from tests.support.contents.configuration import Configuration
 
 
@@ -38,7 +38,7 @@ class QueueRow:
     claimed_by: int | None = None
     valid_from: datetime | None = None
     resumable: bool = True
-    cause: int | None = None
+    cause: str | None = None
     error_code: str = ""
     error_description: str = ""
     adapter: str | None = None
@@ -60,7 +60,7 @@ class Instance:
     service_id: uuid.UUID | None
     port: str | None
     state: int
-    cause: int | None
+    cause: str | None
 
 
 _CONTENT: LiteralString = """

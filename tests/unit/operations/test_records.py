@@ -15,7 +15,7 @@ import pytest
 from postroom.filters.explain import Reason
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.instances import InstanceState
-from postroom.messagebox.storage.copy_rows import Cause
+from postroom.messagebox.queues import Cause
 from postroom.operations.records import FLAT, extend, to_json, to_row
 
 

@@ -37,9 +37,9 @@ from postroom.errors import (
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Call, Connection, Precondition
-from postroom.messagebox.queues import check_claim
+from postroom.messagebox.queues import Cause, QueueTask, check_claim
 from postroom.messagebox.routing import RoutingLock
-from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_fragments, write_messages
+from postroom.messagebox.storage.copy_rows import SuspendedRow, write_fragments, write_messages
 from postroom.messagebox.storage.inserts import build_inserts, execute_in_one_round_trip
 from postroom.messagebox.storage.receipts import Receipt, build_outcome_call, read_outcome, take_receipts
 from postroom.properties import Property

@@ -23,14 +23,13 @@ from postroom.agent.routing.correlation import locate_instances
 from postroom.agent.routing.table import Subscriber
 from postroom.errors import StaleRouting
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import Cause, QueueTask
 from postroom.messagebox.routing import lock_instance_subscriptions, lock_ordered_instances
 from postroom.messagebox.storage.copy_rows import (
     BIGINT,
     INTEGER,
     SMALLINT,
     UUID,
-    Cause,
-    QueueTask,
     SuspendedRow,
     write_suspended,
     write_work_queue,

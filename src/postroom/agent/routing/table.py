@@ -25,6 +25,7 @@ from postroom.filters.index import Piece, SubscriptionIndex
 from postroom.messagebox.configuration.hosts import ServiceClass, read_application_properties
 from postroom.messagebox.configuration.properties import read_property_types
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import QueueTask
 from postroom.messagebox.routing import (
     read_changed_subscriptions,
     read_host_names,
@@ -32,7 +33,6 @@ from postroom.messagebox.routing import (
     read_property_lists,
     read_routing_version,
 )
-from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_values import StoredValue, from_stored
 from postroom.properties import Property
 from postroom.values import ValueType

@@ -36,9 +36,9 @@ from postroom.filters.columns import build_columns
 from postroom.message import Body, Bytes, Context, Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import Suspension
+from postroom.messagebox.queues import Cause, QueueTask, Suspension
 from postroom.messagebox.routing import RoutingLock
-from postroom.messagebox.storage.copy_rows import Cause, QueueTask, SuspendedRow, write_messages
+from postroom.messagebox.storage.copy_rows import SuspendedRow, write_messages
 from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.receive.suspended_document import can_resume
 from postroom.system_properties import BTS

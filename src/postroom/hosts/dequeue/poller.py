@@ -13,8 +13,7 @@ from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.coordination.notifications import AFTER_WAKE_UP
-from postroom.messagebox.queues import ClaimedMessage, HostQueues
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, QueueTask
 from postroom.messagebox.throttling.states import Throttle, ThrottleState
 from postroom.processes.background_loop import BackgroundLoop
 

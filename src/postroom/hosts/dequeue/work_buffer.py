@@ -27,8 +27,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from postroom.application import Handler
-from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage, QueueTask
 
 #: A service is slow if one of its messages is in progress for more seconds.
 INTERVAL = 0.1

@@ -24,10 +24,10 @@ from postroom.messagebox.queues import (
     OUT_OF_ORDER,
     ClaimedMessage,
     HostQueues,
+    QueueTask,
     ScheduledRetry,
     Suspension,
 )
-from postroom.messagebox.storage.copy_rows import QueueTask
 from postroom.messagebox.storage.stored_messages import StoredContext
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.ports.send_ports import SendPort, Transport

@@ -70,11 +70,11 @@ BEGIN
                        OR known.spooled > t.messages * nullif(t.spool_multiplier, 0))) THEN
         count_started := clock_timestamp();
         known.suspended := (SELECT coalesce(jsonb_object_agg(c.source, c.row_count), '{}')
-                              FROM (SELECT CASE WHEN q.cause = 3 THEN 'reports'
+                              FROM (SELECT CASE WHEN q.cause = 'routing failure report' THEN 'reports'
                                                 ELSE coalesce(q.service_id::text, '') END AS source,
                                            count(*) AS row_count
                                       FROM suspended_queue q
-                                     WHERE q.task IN (2, 3) OR q.cause = 3
+                                     WHERE q.task IN (2, 3) OR q.cause = 'routing failure report'
                                      GROUP BY 1) c);
         known.counted_in := clock_timestamp() - count_started;
     END IF;

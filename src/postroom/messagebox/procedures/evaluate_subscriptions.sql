@@ -39,7 +39,7 @@ BEGIN
                                      priority, task, enqueued_at, suspended_at, cause, error_code, error_description,
                                      group_id)
         SELECT host_id, p_message_id, id, service_class, service_id, the_instance, the_priority, the_task, p_now,
-               p_now, 1, 'PORT_STOPPED',
+               p_now, 'port stopped', 'PORT_STOPPED',
                'The subscriber ' || service_name
                || coalesce(', or the send port group ' || group_name || ' that the message comes through,', '')
                || ' is enlisted but stopped.',

@@ -7,7 +7,8 @@ LANGUAGE sql STABLE SET search_path = messagebox, management, pg_temp AS $$
                                      WHEN 8 THEN 'waiting' WHEN 32 THEN 'suspended, not resumable'
                                      WHEN 256 THEN 'scheduled' WHEN 1024 THEN 'waiting to retry' END,
                'service', coalesce(v.name || CASE WHEN v.version > 1 THEN ' version ' || v.version ELSE '' END,
-                                   s.service_name, CASE WHEN i.cause = 3 THEN 'routing failure report' ELSE '' END),
+                                   s.service_name,
+                                   CASE WHEN i.cause = 'routing failure report' THEN i.cause::text ELSE '' END),
                'error_code', i.error_code)
       FROM instances i
       LEFT JOIN services v ON v.id = i.service_id

@@ -1,7 +1,7 @@
--- Return a row with the time and the reason of its suspension, for int_suspend. p_cause: see suspended_queue.
+-- Return a row with the time and the reason of its suspension, for int_suspend.
 CREATE OR REPLACE FUNCTION messagebox.int_fail(
-    p_row messagebox.queue_row, p_now timestamptz, p_cause integer, p_resumable boolean, p_error_code text,
-    p_error_description text
+    p_row messagebox.queue_row, p_now timestamptz, p_cause messagebox.suspension_cause, p_resumable boolean,
+    p_error_code text, p_error_description text
 ) RETURNS messagebox.queue_row
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

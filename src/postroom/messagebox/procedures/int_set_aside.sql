@@ -20,7 +20,8 @@ BEGIN
         taken.task := 1;
         taken.valid_from := NULL;
         -- The start of the port does not resume it.
-        taken := int_fail(taken, coalesce(taken.suspended_at, now()), CASE WHEN taken.cause = 2 THEN 2 ELSE 4 END,
+        taken := int_fail(taken, coalesce(taken.suspended_at, now()),
+                          CASE WHEN taken.cause = 'failure' THEN taken.cause ELSE 'operator' END,
                           coalesce(taken.resumable, true), coalesce(taken.error_code, 'OPERATOR'),
                           coalesce(taken.error_description, 'Moved aside by an operator.'));
         PERFORM int_suspend(ARRAY[taken]);

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION messagebox.report_of(p_instance_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
     SELECT CASE WHEN r.last_related_instance_id >= p_instance_id THEN r.instance_id END
       FROM suspended_queue r
-     WHERE r.cause = 3 AND r.related_instance_id <= p_instance_id
+     WHERE r.cause = 'routing failure report' AND r.related_instance_id <= p_instance_id
      ORDER BY r.related_instance_id DESC
      LIMIT 1;
 $$;

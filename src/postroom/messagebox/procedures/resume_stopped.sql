@@ -11,9 +11,9 @@ DECLARE
 BEGIN
     WITH done AS (
         DELETE FROM suspended_queue d
-         WHERE d.service_id = p_service_id AND d.cause = 1 AND d.seq IN (
+         WHERE d.service_id = p_service_id AND d.cause = 'port stopped' AND d.seq IN (
             SELECT q.seq FROM suspended_queue q
-             WHERE q.service_id = p_service_id AND q.cause = 1
+             WHERE q.service_id = p_service_id AND q.cause = 'port stopped'
                AND NOT EXISTS (SELECT 1 FROM subscriptions s
                                 WHERE s.id = q.subscription_id AND s.removed_at IS NULL AND s.state <> 1)
                AND NOT EXISTS (SELECT 1 FROM services g WHERE g.id = q.group_id AND g.state <> 'started')

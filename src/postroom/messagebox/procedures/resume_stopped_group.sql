@@ -10,9 +10,9 @@ DECLARE
 BEGIN
     WITH done AS (
         DELETE FROM suspended_queue d
-         WHERE d.group_id = p_group_id AND d.cause = 1 AND d.seq IN (
+         WHERE d.group_id = p_group_id AND d.cause = 'port stopped' AND d.seq IN (
             SELECT q.seq FROM suspended_queue q
-             WHERE q.group_id = p_group_id AND q.cause = 1
+             WHERE q.group_id = p_group_id AND q.cause = 'port stopped'
                AND EXISTS (SELECT 1 FROM services p WHERE p.id = q.service_id AND p.state = 'started')
              ORDER BY q.seq LIMIT p_limit)
         RETURNING int_row(d) AS row

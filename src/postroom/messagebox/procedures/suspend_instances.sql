@@ -20,7 +20,7 @@ BEGIN
         IF taken.state = 1024 OR taken.paused THEN
             taken.valid_from := NULL;
         END IF;
-        suspended := suspended || int_fail(taken, p_now, 4, true, 'OPERATOR', 'Suspended by an operator.');
+        suspended := suspended || int_fail(taken, p_now, 'operator', true, 'OPERATOR', 'Suspended by an operator.');
     END LOOP;
     PERFORM int_suspend(suspended);
     RETURN QUERY SELECT DISTINCT s.instance_id FROM unnest(suspended) s;

@@ -3,7 +3,7 @@
 -- Indexes: spool's primary key, suspended_queue (instance_id), scheduled_queue (instance_id). Interchanges and work
 -- queues are scanned.
 SELECT f.id, EXISTS (SELECT FROM suspended_queue q
-                      WHERE q.cause = 3 AND q.instance_id BETWEEN %(first)s AND %(last)s
+                      WHERE q.cause = 'routing failure report' AND q.instance_id BETWEEN %(first)s AND %(last)s
                         AND f.id IN (q.instance_id, q.message_id))
   FROM (SELECT message_id FROM spool
          WHERE %(kind)s = 'message' AND message_id BETWEEN %(first)s AND %(last)s

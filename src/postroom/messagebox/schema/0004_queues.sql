@@ -86,6 +86,9 @@ CREATE INDEX scheduled_queue_instance ON messagebox.scheduled_queue (instance_id
 -- its circuit breaker is closed.
 CREATE INDEX scheduled_queue_window ON messagebox.scheduled_queue (service_id, seq) WHERE state = 256;
 
+-- Why a message is suspended.
+CREATE TYPE messagebox.suspension_cause AS ENUM ('port stopped', 'failure', 'routing failure report', 'operator');
+
 -- The messages that wait for an operator, or for the start of their port.
 CREATE TABLE messagebox.suspended_queue (
     seq                  bigint NOT NULL DEFAULT nextval('messagebox.queue_sequence'),
@@ -104,8 +107,7 @@ CREATE TABLE messagebox.suspended_queue (
     counted_in           xid8 NOT NULL DEFAULT pg_current_xact_id(),
     suspended_at         timestamptz NOT NULL DEFAULT now(),
     resumable            boolean NOT NULL DEFAULT true,
-    -- 1 stopped port, 2 failure, 3 routing failure report, 4 operator.
-    cause                smallint NOT NULL,
+    cause                messagebox.suspension_cause NOT NULL,
     -- Start of the service window, if it was suspended while scheduled.
     valid_from           timestamptz,
     error_code           text NOT NULL,
@@ -124,15 +126,17 @@ CREATE INDEX suspended_queue_instance ON messagebox.suspended_queue (instance_id
 -- Listing the latest instances.
 CREATE INDEX suspended_queue_number ON messagebox.suspended_queue (seq);
 -- Starting a port resumes the messages that were suspended because the port was stopped.
-CREATE INDEX suspended_queue_stopped ON messagebox.suspended_queue (service_id, seq) WHERE cause = 1;
+CREATE INDEX suspended_queue_stopped ON messagebox.suspended_queue (service_id, seq) WHERE cause = 'port stopped';
 -- Starting a group does the same.
 CREATE INDEX suspended_queue_stopped_group ON messagebox.suspended_queue (group_id)
-    WHERE cause = 1 AND group_id IS NOT NULL;
+    WHERE cause = 'port stopped' AND group_id IS NOT NULL;
 -- The routing failure report of an instance.
-CREATE INDEX suspended_queue_reports ON messagebox.suspended_queue (related_instance_id) WHERE cause = 3;
+CREATE INDEX suspended_queue_reports ON messagebox.suspended_queue (related_instance_id)
+    WHERE cause = 'routing failure report';
 
 -- Counting the rows of each receive location: messages that could not be received or published, and reports.
-CREATE INDEX suspended_queue_received ON messagebox.suspended_queue (service_id) WHERE task IN (2, 3) OR cause = 3;
+CREATE INDEX suspended_queue_received ON messagebox.suspended_queue (service_id)
+    WHERE task IN (2, 3) OR cause = 'routing failure report';
 
 -- A row of any queue on its way to another queue or out of the queues: the columns that a procedure keeps, and those of
 -- the queue where it was or will be. A procedure takes rows out of a queue as values of this type, changes fields, and
@@ -162,7 +166,7 @@ CREATE TYPE messagebox.queue_row AS (
     -- Of the suspended queue.
     suspended_at              timestamptz,
     resumable                 boolean,
-    cause                     smallint,
+    cause                     messagebox.suspension_cause,
     adapter                   text,
     uri                       text
 );

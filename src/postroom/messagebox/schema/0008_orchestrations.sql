@@ -67,9 +67,10 @@ CREATE TABLE messagebox.orchestration_journal (
 CREATE VIEW messagebox.instances AS
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
            CASE WHEN claim_id IS NULL THEN 1 ELSE 2 END::smallint AS state, enqueued_at,
-           NULL::timestamptz AS valid_from, NULL::timestamptz AS suspended_at, NULL::smallint AS cause,
-           NULL::text AS error_code, NULL::text AS error_description, NULL::text AS adapter, NULL::text AS uri,
-           NULL::uuid AS related_instance_id, NULL::uuid AS last_related_instance_id, counted_in, primary_attempts
+           NULL::timestamptz AS valid_from, NULL::timestamptz AS suspended_at,
+           NULL::messagebox.suspension_cause AS cause, NULL::text AS error_code, NULL::text AS error_description,
+           NULL::text AS adapter, NULL::text AS uri, NULL::uuid AS related_instance_id,
+           NULL::uuid AS last_related_instance_id, counted_in, primary_attempts
       FROM messagebox.work_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
@@ -88,6 +89,7 @@ CREATE VIEW messagebox.instances AS
            CASE WHEN i.suspended_at IS NOT NULL THEN 4 WHEN i.claim_id IS NOT NULL THEN 2
                 WHEN i.ready_seq IS NOT NULL THEN 1 ELSE 8 END::smallint,
            i.created_at, i.wake_at, i.suspended_at,
-           CASE WHEN i.error_code = 'OPERATOR' THEN 4 WHEN i.suspended_at IS NOT NULL THEN 2 END::smallint,
+           CASE WHEN i.error_code = 'OPERATOR' THEN 'operator'
+                WHEN i.suspended_at IS NOT NULL THEN 'failure' END::messagebox.suspension_cause,
            i.error_code, i.error_description, NULL, NULL, NULL, NULL, m.counted_in, NULL::integer
       FROM messagebox.orchestration_instances i JOIN messagebox.orchestration_messages m USING (instance_id);

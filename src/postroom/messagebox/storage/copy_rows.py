@@ -10,7 +10,6 @@ import struct
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
@@ -21,6 +20,7 @@ from psycopg.generators import copy_to
 
 from postroom.message import FRAGMENT_SIZE, Body, Message, Part, split_into_fragments
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import Cause, QueueTask
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _TRAILER = struct.pack(">h", -1)
@@ -65,37 +65,6 @@ SUSPENDED = (
     "last_related_instance_id",
     "group_id",
 )
-
-
-class QueueTask(IntEnum):
-    """The task of a queue row: what a host does with it."""
-
-    DELIVER = 1
-    RECEIVE = 2
-    PUBLISH = 3
-    #: Deliver to an existing instance, which has a subscription of its own or belongs to a convoy.
-    JOIN_INSTANCE = 4
-    #: Publish the message of one subscriber again, to subscriptions that were created after it was routed.
-    REROUTE = 5
-    #: Deliver to an ordered send port, which is one instance for all its messages.
-    DELIVER_IN_ORDER = 6
-
-
-#: The tasks of messages for send ports.
-DELIVERIES = (QueueTask.DELIVER, QueueTask.DELIVER_IN_ORDER)
-
-
-class Cause(IntEnum):
-    """Why an instance is suspended."""
-
-    PORT_STOPPED = 1
-    FAILURE = 2
-    ROUTING_FAILURE_REPORT = 3
-    OPERATOR = 4
-
-    @property
-    def label(self) -> str:
-        return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +258,7 @@ def _encode_suspended_row(row: SuspendedRow) -> bytes:
         row.priority.to_bytes(2, "big"),
         row.task.to_bytes(2, "big"),
         row.resumable.to_bytes(1, "big"),
-        row.cause.to_bytes(2, "big"),
+        row.cause.encode(),
         _encode_text(row.error_code),
         _encode_text(row.error_description),
         _encode_text(row.adapter),

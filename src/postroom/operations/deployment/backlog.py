@@ -18,7 +18,7 @@ from postroom.messagebox.configuration.services import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_states
-from postroom.messagebox.storage.copy_rows import DELIVERIES
+from postroom.messagebox.queues import DELIVERIES
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.instances.changes import (
     change_all,

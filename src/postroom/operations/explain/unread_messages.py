@@ -8,7 +8,7 @@ from postroom.agent.streaming.interchange import Interchange
 from postroom.agent.streaming.suspended_context import resume_interchange
 from postroom.errors import PipelineFailure
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import QueueTask
 from postroom.messagebox.storage.spool import StoredMessage, load_message
 from postroom.operations.messages import list_referring_instances
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations

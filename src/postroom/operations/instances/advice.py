@@ -9,7 +9,7 @@ from postroom.errors import format_count
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import Instance, InstanceState
-from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
+from postroom.messagebox.queues import DELIVERIES, Cause, QueueTask
 from postroom.pipelines.rows.document import LINE_HINT
 from postroom.ports.send_ports import read_send_ports
 

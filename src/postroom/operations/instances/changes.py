@@ -32,8 +32,7 @@ from postroom.messagebox.instance_operations import (
     start_operation,
 )
 from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, get_instance
-from postroom.messagebox.queues import OUT_OF_ORDER, derive_delivery_id
-from postroom.messagebox.storage.copy_rows import DELIVERIES, Cause, QueueTask
+from postroom.messagebox.queues import DELIVERIES, OUT_OF_ORDER, Cause, QueueTask, derive_delivery_id
 
 Value = TypeVar("Value")
 

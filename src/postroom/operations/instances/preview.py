@@ -13,7 +13,7 @@ from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instance_operations import OperationKind
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances, count_states, list_instances
-from postroom.messagebox.storage.copy_rows import DELIVERIES, QueueTask
+from postroom.messagebox.queues import DELIVERIES, QueueTask
 
 
 @dataclass(frozen=True, kw_only=True)

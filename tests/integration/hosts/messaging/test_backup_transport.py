@@ -12,7 +12,7 @@ from postroom.errors import DeliveryFailure, DeliveryRefused
 from postroom.message import Message
 from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.storage.copy_rows import Cause
+from postroom.messagebox.queues import Cause
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support import changes

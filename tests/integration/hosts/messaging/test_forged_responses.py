@@ -15,7 +15,7 @@ from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import read_routing_version
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import QueueTask
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region

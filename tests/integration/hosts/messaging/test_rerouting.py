@@ -18,7 +18,7 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instance_operations import BulkOperation, get_operation
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_states, list_instances
 from postroom.messagebox.maintenance.check import find_violations
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import QueueTask
 from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.backlog import Backlog, apply_backlog_decisions
 from postroom.operations.instances.advice import get_advice

@@ -16,8 +16,7 @@ from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.messagebox.queues import ClaimedMessage
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import ClaimedMessage, QueueTask
 from postroom.operations.instances.changes import resume_with_body
 from postroom.pipelines import components
 from tests.integration.hosts.conftest import StartHost

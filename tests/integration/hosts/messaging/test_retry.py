@@ -16,7 +16,7 @@ from postroom.message import Message
 from postroom.messagebox.instances import InstanceState
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.messagebox.storage.copy_rows import Cause
+from postroom.messagebox.queues import Cause
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost

@@ -17,7 +17,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.messagebox.storage.copy_rows import Cause
+from postroom.messagebox.queues import Cause
 from postroom.operations.instances.advice import read_advice
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS

@@ -13,7 +13,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.instances import InstanceState
-from postroom.messagebox.storage.copy_rows import Cause
+from postroom.messagebox.queues import Cause
 from postroom.operations.ports import groups
 from postroom.operations.ports import send_ports as ports
 from postroom.operations.subscriptions import list_subscriptions

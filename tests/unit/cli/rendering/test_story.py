@@ -11,7 +11,7 @@ import pytest
 from postroom.cli.rendering.story import MAX_LINES, draw_story, show_story
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.instances import Instance, InstanceState
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import QueueTask
 from postroom.operations.orchestrations.story import OrchestrationInstanceDetails, Story, StoryLine, Wait
 from postroom.operations.records import extend, to_row
 

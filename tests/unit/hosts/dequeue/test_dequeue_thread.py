@@ -15,8 +15,7 @@ from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnec
 from postroom.hosts.dequeue.subservice import DequeueThread
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import ClaimedMessage, HostQueues, QueueTask, ScheduledRetry, Suspension
 from tests.support.waiting import PATIENCE
 from tests.unit.hosts.dequeue.test_work_buffer import claimed, unpaused_buffer
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
-from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage
-from postroom.messagebox.storage.copy_rows import QueueTask
+from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage, QueueTask
 from tests.support.waiting import wait_until
 from tests.unit.hosts.dequeue.test_work_buffer import claimed
 

@@ -12,7 +12,7 @@ import pytest
 from postroom.cli.main import COMMANDS
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.instances import Instance, InstanceState
-from postroom.messagebox.storage.copy_rows import Cause, QueueTask
+from postroom.messagebox.queues import Cause, QueueTask
 from postroom.operations.instances.advice import get_advice
 from postroom.pipelines.rows.document import LINE_HINT
 

@@ -50,7 +50,7 @@ BEGIN
         PERFORM int_release(released, counts);
     END IF;
     UPDATE __HOST___q_suspended
-       SET resumable = false, cause = 2, error_code = zombie_code, error_description = zombie_text
+       SET resumable = false, cause = 'failure', error_code = zombie_code, error_description = zombie_text
      WHERE instance_id = ANY (ended);
     -- Statements of their own, which see what others committed while the ones above waited for them.
     SELECT count(*) INTO queued_count FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4;
@@ -71,7 +71,7 @@ BEGIN
     SELECT array_agg(int_fail(
                ROW(u.seq, __HOST_ID__, u.message_id, u.subscription_id, 1, e.service_id, u.instance_id, e.priority, 4,
                    0, NULL, NULL, u.enqueued_at, u.counted_in, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                   NULL)::queue_row, p_now, 2, false, zombie_code, zombie_text))
+                   NULL)::queue_row, p_now, 'failure', false, zombie_code, zombie_text))
       INTO zombies
       FROM (SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM delivered
             UNION ALL

@@ -26,7 +26,7 @@ BEGIN
     RETURNING part_ids INTO STRICT shared;
     UPDATE suspended_queue
        SET related_instance_id = NULL, last_related_instance_id = NULL, adapter = p_adapter, uri = p_uri
-     WHERE cause = 3 AND instance_id = report_of(failed.instance_id);
+     WHERE cause = 'routing failure report' AND instance_id = report_of(failed.instance_id);
     PERFORM int_count_in_logs(ARRAY[failed.message_id]);
     PERFORM int_finish(taken);
     RETURN shared;

@@ -22,7 +22,7 @@ BEGIN
                AS r (seq, error_code, error_description, adapter, uri, resumable, properties, instance_id)
             ON r.seq = t.seq
     LOOP
-        failed := int_fail(suspension.taken, p_now, 2, suspension.resumable, suspension.error_code,
+        failed := int_fail(suspension.taken, p_now, 'failure', suspension.resumable, suspension.error_code,
                            suspension.error_description);
         failed.adapter := suspension.adapter;
         failed.uri := suspension.uri;

@@ -75,7 +75,7 @@ BEGIN
                             WHERE s.instance_id = q.instance_id AND s.kept_until IS NOT NULL AND s.removed_at IS NULL)
         RETURNING int_row(q) AS row
     )
-    SELECT array_agg(int_fail(d.row, p_now, 2, false, 'CORRELATION',
+    SELECT array_agg(int_fail(d.row, p_now, 'failure', false, 'CORRELATION',
                               'The response could not be correlated to an existing request.' || chr(10)
                               || 'The host process that held the caller has ended.'))
       INTO lost FROM done d;

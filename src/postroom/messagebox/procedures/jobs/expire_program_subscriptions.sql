@@ -28,10 +28,10 @@ BEGIN
             RETURNING q.task, int_row(q) AS row
         )
         SELECT array_agg(CASE d.task
-                   WHEN 4 THEN int_fail(d.row, p_now, 2, false, 'CORRELATION',
+                   WHEN 4 THEN int_fail(d.row, p_now, 'failure', false, 'CORRELATION',
                                         'The response could not be correlated to an existing request.' || chr(10)
                                         || 'The program that waited for it has ended.')
-                   ELSE int_fail(d.row, p_now, 2, true, 'SUBSCRIPTION_EXPIRED', format(
+                   ELSE int_fail(d.row, p_now, 'failure', true, 'SUBSCRIPTION_EXPIRED', format(
                                  'No program has used the subscription %s since %s.', expired.name,
                                  to_char(expired.last_used_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"'))) END)
           INTO moved FROM done d;

@@ -13,7 +13,7 @@ BEGIN
         SELECT w.instance_id FROM work_queue w WHERE w.task IN (2, 3)
     ), done AS (
         DELETE FROM suspended_queue r
-         WHERE r.cause = 3 AND r.related_instance_id IS NOT NULL
+         WHERE r.cause = 'routing failure report' AND r.related_instance_id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM suspended_queue s
                             WHERE s.instance_id BETWEEN r.related_instance_id AND r.last_related_instance_id)
            AND NOT EXISTS (SELECT 1 FROM scheduled_queue s
