@@ -81,7 +81,7 @@ class MeasuredBox:
 
     def _add_location(self, adapter: AdapterDefinition, pipeline: pipelines.ReceivePipeline) -> None:
         (self.home / "in").mkdir(parents=True, exist_ok=True)
-        application = self.one("INSERT INTO applications (name, definition) VALUES ('bench', '{}') RETURNING id")
+        application = self.one("INSERT INTO applications (name) VALUES ('bench') RETURNING id")
         declared = ReceivePortDefinition(name="In")
         port = self.one(
             "INSERT INTO receive_ports (application_id, definition) VALUES (%s, %s) RETURNING id",

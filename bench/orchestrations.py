@@ -98,7 +98,6 @@ class Deployed:
 def deployed_box(code: str) -> Iterator[MeasuredBox]:
     """Yield a MessageBox with an application of orchestrations, after imports, properties and a send port."""
     with measured_box(subscriptions=0) as box:
-        box.connection.execute('UPDATE applications SET definition = \'{"name": "bench"}\'')
         file = box.home / "processes.py"
         file.write_text(_HEAD + code)
         apply(box.connection, load(file), home=box.home)

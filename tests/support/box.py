@@ -18,6 +18,7 @@ from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.agent.streaming.interchange import Interchange
 from postroom.agent.streaming.receiver import Receiver
 from postroom.application import (
+    ApplicationDefinition,
     BackupTransport,
     CircuitBreaker,
     ReceiveLocationDefinition,
@@ -25,11 +26,14 @@ from postroom.application import (
     Retry,
     Schedule,
     SendPortDefinition,
+    SendPortGroupDefinition,
 )
 from postroom.message import Bytes, Context
+from postroom.messagebox.configuration.applications import store_application
 from postroom.messagebox.configuration.endpoints import ReceivePort, store_receive_port
 from postroom.messagebox.configuration.hosts import Host, read_hosts
-from postroom.messagebox.configuration.services import Service, remove_service, store_service
+from postroom.messagebox.configuration.send_port_groups import store_send_port_group
+from postroom.messagebox.configuration.services import remove_service
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import deploy_property
@@ -147,14 +151,9 @@ class Box(Contents):
         self, name: str, members: Sequence[str], filter: str | None = None, *, state: str = "started"
     ) -> uuid.UUID:
         """Add a send port group and return its id."""
-        group_id: uuid.UUID = self.one(
-            "INSERT INTO send_port_groups (application_id, name, filter) VALUES (%s, %s, %s) RETURNING id",
-            self._application,
-            name,
-            filter,
-        )
-        service = Service(id=group_id, kind="send port group", application="t", name=name, port_name=name)
-        store_service(self.connection, service)
+        stored = {**SendPortGroupDefinition(name=name).to_stored(), "filter": filter}
+        group_id = uuid.uuid4()
+        store_send_port_group(self.connection, stored, id=group_id, application_id=self._application)
         self.connection.execute(
             "INSERT INTO send_port_group_members (group_id, port_id)"
             " SELECT %s, id FROM send_ports WHERE name = ANY (%s)",
@@ -208,7 +207,8 @@ def add_test_objects(connection: Connection) -> None:
         create_host(connection, "Default", is_default=True)
         for prop in (*SYSTEM_PROPERTIES.values(), *PROMOTE):
             deploy_property(connection, prop.key, prop.value_type)
-        connection.execute("INSERT INTO applications (name, definition) VALUES ('t', '{}')")
+        properties = ApplicationDefinition(name="t", properties=tuple(PROMOTE)).to_stored()["properties"]
+        store_application(connection, "t", properties=properties, hosts=[])
 
 
 @contextmanager

@@ -65,7 +65,6 @@ def apply_orchestrations(box: Box, folder: Path, code: str) -> Plan:
     """Write an application, after imports, properties and a send port ``Out``, and apply it."""
     file = folder / "app.py"
     file.write_text(_HEAD + textwrap.dedent(code))
-    box.connection.execute("UPDATE applications SET definition = '{\"name\": \"t\"}' WHERE name = 't'")
     return apply(box.connection, load(file), home=folder)
 
 

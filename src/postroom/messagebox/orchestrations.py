@@ -31,23 +31,55 @@ MESSAGES_AT_A_TIME = 100
 
 @dataclass(frozen=True, kw_only=True)
 class DeployedOrchestration:
-    """An orchestration in one version, as it is deployed. ``correlations`` has the keys of each correlation."""
+    """An orchestration in one version, as it is deployed."""
 
     service_id: uuid.UUID
     application_id: uuid.UUID
     host_id: int
-    name: str
-    version: int
-    file: str
-    code: str
-    filter: str | None
-    convoy: Sequence[str]
-    ordered: bool
-    correlations: Sequence[Sequence[str]]
-    priority: int
+    definition: dict[str, Any]
+    """The stored definition."""
     is_newest: bool
     state: ServiceState
     subscription_id: int | None
+
+    @property
+    def name(self) -> str:
+        return str(self.definition["name"])
+
+    @property
+    def version(self) -> int:
+        return int(self.definition["version"])
+
+    @property
+    def file(self) -> str:
+        return str(self.definition["file"])
+
+    @property
+    def code(self) -> str:
+        return str(self.definition["code"])
+
+    @property
+    def filter(self) -> str | None:
+        text: str | None = self.definition["filter"]
+        return text
+
+    @property
+    def ordered(self) -> bool:
+        return bool(self.definition["ordered"])
+
+    @property
+    def priority(self) -> int:
+        return int(self.definition["priority"])
+
+    @property
+    def convoy(self) -> list[str]:
+        """The keys of the properties of its convoy."""
+        return [prop["key"] for prop in self.definition["convoy"]]
+
+    @property
+    def correlations(self) -> list[list[str]]:
+        """The keys of the properties of each correlation."""
+        return [[prop["key"] for prop in properties] for properties in self.definition["correlations"]]
 
 
 def format_name(name: str, version: int) -> str:
@@ -335,21 +367,35 @@ def read_stored_journal(connection: Connection, instance_id: uuid.UUID) -> Store
     return next(iter(read_records(connection, StoredJournal, query, (instance_id,))), None)
 
 
-def store_orchestration(connection: Connection, **columns: Any) -> DeployedOrchestration:
+def store_orchestration(
+    connection: Connection,
+    definition: Mapping[str, Any],
+    *,
+    id: uuid.UUID,
+    application_id: uuid.UUID,
+    host_id: int,
+    is_newest: bool,
+) -> DeployedOrchestration:
     """Store an orchestration. An existing one keeps its state."""
-    stored = columns | {"correlations": Jsonb(columns["correlations"])}
-    [(application,)] = connection.execute(statement("queries/store_orchestration"), stored).fetchall()
+    columns = {
+        "id": id,
+        "application_id": application_id,
+        "host_id": host_id,
+        "definition": Jsonb(definition),
+        "is_newest": is_newest,
+    }
+    [(application,)] = connection.execute(statement("queries/store_orchestration"), columns).fetchall()
     service = Service(
-        id=columns["id"],
+        id=id,
         kind="orchestration",
         application=application,
-        name=columns["name"],
-        port_name=columns["name"],
-        host_id=columns["host_id"],
-        version=columns["version"],
+        name=definition["name"],
+        port_name=definition["name"],
+        host_id=host_id,
+        version=definition["version"],
     )
     store_service(connection, service)
-    return next(one for one in read_orchestrations(connection) if one.service_id == columns["id"])
+    return next(one for one in read_orchestrations(connection) if one.service_id == id)
 
 
 def delete_orchestration(connection: Connection, service_id: uuid.UUID) -> None:
@@ -362,7 +408,7 @@ def find_convoy_set(connection: Connection, one: DeployedOrchestration) -> int |
     row = connection.execute(
         "SELECT convoy_set_id FROM orchestrations"
         " WHERE name = %s AND host_id = %s AND convoy = %s AND convoy_set_id IS NOT NULL ORDER BY version DESC LIMIT 1",
-        (one.name, one.host_id, list(one.convoy)),
+        (one.name, one.host_id, Jsonb(one.convoy)),
     ).fetchone()
     return None if row is None else row[0]
 

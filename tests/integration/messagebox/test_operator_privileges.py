@@ -208,7 +208,7 @@ def test_an_operator_cannot_store_the_start_of_a_port_as_an_operation(olga: Conn
         "correlation_values FROM subscriptions",
         "definition FROM send_ports",
         "definition FROM receive_locations",
-        "definition FROM applications",
+        "hosts FROM applications",
         "sink FROM sink_batches",
     ],
 )

@@ -6,6 +6,9 @@ import uuid
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+from psycopg.types.json import Jsonb
 
 from postroom.messagebox.configuration.services import (
     Service,
@@ -48,11 +51,19 @@ class SendPortGroup:
 
     group_id: uuid.UUID
     application: str
-    name: str
-    description: str
-    filter: str | None
+    definition: dict[str, Any]
+    """The stored definition. The members are those that are deployed."""
     state: ServiceState
     members: tuple[GroupMember, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.definition["name"])
+
+    @property
+    def filter(self) -> str | None:
+        text: str | None = self.definition["filter"]
+        return text
 
     @property
     def is_enlisted(self) -> bool:
@@ -89,35 +100,21 @@ def read_send_port_groups(connection: Connection, *, member: uuid.UUID | None = 
         SendPortGroup(
             group_id=group_id,
             application=application,
-            name=name,
-            description=description,
-            filter=filter,
+            definition=definition,
             state=states.get(group_id, StoredState()).state,
             members=tuple(members[group_id]),
         )
-        for group_id, application, name, description, filter in rows
+        for group_id, application, definition in rows
     ]
     return [group for group in groups if member is None or any(port.port_id == member for port in group.members)]
 
 
 def store_send_port_group(
-    connection: Connection,
-    *,
-    id: uuid.UUID,
-    application_id: uuid.UUID,
-    name: str,
-    description: str,
-    filter: str | None,
+    connection: Connection, definition: dict[str, Any], *, id: uuid.UUID, application_id: uuid.UUID
 ) -> SendPortGroup:
-    """Store a new send port group, or another description or filter of an existing one, which keeps its id."""
-    columns = {
-        "id": id,
-        "application_id": application_id,
-        "name": name,
-        "description": description,
-        "filter": filter,
-    }
-    [(group_id, application)] = connection.execute(statement("queries/store_send_port_group"), columns).fetchall()
+    """Store a new send port group, or another definition of an existing one, which keeps its id."""
+    arguments = (id, application_id, Jsonb(definition))
+    [(group_id, application, name)] = connection.execute(statement("queries/store_send_port_group"), arguments)
     service = Service(id=group_id, kind="send port group", application=application, name=name, port_name=name)
     store_service(connection, service)
     return get_send_port_group(connection, group_id)

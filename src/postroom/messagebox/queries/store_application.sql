@@ -1,4 +1,4 @@
--- Store an application as it was declared. Index: applications by name.
-INSERT INTO applications (name, definition) VALUES (%s, %s)
-ON CONFLICT (name) DO UPDATE SET definition = excluded.definition, applied_at = now()
+-- Store what an application says about properties and hosts. Index: applications by name.
+INSERT INTO applications (name, properties, hosts) VALUES (%s, %s, %s)
+ON CONFLICT (name) DO UPDATE SET properties = excluded.properties, hosts = excluded.hosts, applied_at = now()
 RETURNING id

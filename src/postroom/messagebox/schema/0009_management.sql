@@ -29,11 +29,13 @@ CREATE TABLE management.handlers (
     CHECK (low_watermark <= high_watermark)
 );
 
--- The deployed applications with their definitions.
+-- The deployed applications. The definition of an application is the sum of its artifacts, and of what it says about
+-- properties and hosts, which belong to no application.
 CREATE TABLE management.applications (
     id          uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     name        text NOT NULL UNIQUE,
-    definition  jsonb NOT NULL,
+    properties  jsonb NOT NULL DEFAULT '[]',
+    hosts       jsonb NOT NULL DEFAULT '[]',
     applied_at  timestamptz NOT NULL DEFAULT now()
 );
 
@@ -88,9 +90,8 @@ CREATE TABLE management.send_ports (
 CREATE TABLE management.send_port_groups (
     id              uuid PRIMARY KEY DEFAULT gen_random_uuid(),     -- BTS.SPGroupID
     application_id  uuid NOT NULL REFERENCES management.applications,
-    name            text NOT NULL UNIQUE,
-    description     text NOT NULL DEFAULT '' CHECK (length(description) <= 256),
-    filter          text
+    definition      jsonb NOT NULL,
+    name            text NOT NULL UNIQUE GENERATED ALWAYS AS (definition ->> 'name') STORED
 );
 
 -- The members of send port groups. A send port that is a member cannot be deleted (SPT-09).
@@ -108,19 +109,12 @@ CREATE TABLE management.orchestrations (
     id               uuid PRIMARY KEY,
     application_id   uuid NOT NULL REFERENCES management.applications,
     host_id          smallint NOT NULL,
-    name             text NOT NULL,
-    version          integer NOT NULL CHECK (version >= 1),
-    file             text NOT NULL,                                 -- the file of the application, where its hosts run
-    -- A digest of that file and of what it imports from its folder.
-    code             text NOT NULL,
-    -- Of the activation subscription; null: other orchestrations start it.
-    filter           text,
-    convoy           text[] NOT NULL DEFAULT '{}',                  -- keys of the properties
-    convoy_set_id    integer,                                       -- all versions with the same properties share it
-    -- Its instances get messages in the order of publishing.
-    ordered          boolean NOT NULL DEFAULT false,
-    correlations     jsonb NOT NULL DEFAULT '[]',                   -- the keys of each correlation
-    priority         smallint NOT NULL DEFAULT 7 CHECK (priority BETWEEN 1 AND 10),     -- of activations (DEQ-12)
+    definition       jsonb NOT NULL,
+    name             text NOT NULL GENERATED ALWAYS AS (definition ->> 'name') STORED,
+    version          integer NOT NULL GENERATED ALWAYS AS ((definition ->> 'version')::integer) STORED,
+    -- The keys of the properties. All versions with the same ones share a convoy set.
+    convoy           jsonb NOT NULL GENERATED ALWAYS AS (jsonb_path_query_array(definition, '$.convoy[*].key')) STORED,
+    convoy_set_id    integer,
     is_newest        boolean NOT NULL,
     UNIQUE (name, version)
 );

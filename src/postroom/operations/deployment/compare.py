@@ -23,7 +23,7 @@ from postroom.operations.deployment.declared_fields import (
     receive_port_fields,
     send_port_fields,
 )
-from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.deployed import Deployed, sort_artifacts
 from postroom.operations.deployment.differences import find_differences
 from postroom.operations.deployment.hosts import find_host_problems, plan_hosts
 from postroom.operations.deployment.orchestrations import (
@@ -175,7 +175,7 @@ def _plan_application(definition: ApplicationDefinition, deployed: Deployed, ste
     note = ""
     if deployed.definition is None:
         action = Action.CREATE
-    elif deployed.definition == definition.to_stored():
+    elif deployed.definition == sort_artifacts(definition.to_stored()):
         action = Action.KEEP
     else:
         action = Action.CHANGE

@@ -30,6 +30,9 @@ from postroom.ports.receive_locations import ReceiveLocation, read_receive_locat
 from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.values import ValueType
 
+#: The artifacts in the definition of an application. Their order has no meaning.
+_ARTIFACTS = ("receive_ports", "locations", "send_ports", "send_port_groups", "orchestrations")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
@@ -45,7 +48,7 @@ class Deployed:
     sensitive: frozenset[str]
     """The keys of sensitive properties."""
     definition: dict[str, Any] | None
-    """The stored definition of the application. None if it was never applied."""
+    """The stored definition of the application, with its artifacts sorted. None if it was never applied."""
     others: tuple[ApplicationDefinition, ...]
     receive_ports: dict[str, ReceivePort]
     locations: dict[str, ReceiveLocation]
@@ -118,7 +121,7 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
         handlers=read_handlers(connection),
         properties=read_property_types(connection),
         sensitive=read_sensitive_keys(connection),
-        definition=None if stored is None else stored.definition,
+        definition=None if stored is None else sort_artifacts(stored.definition),
         others=tuple(ApplicationDefinition.from_stored(other.definition) for other in applications.values()),
         receive_ports=own,
         locations={
@@ -142,6 +145,16 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
             if service.application == application
         },
     )
+
+
+def sort_artifacts(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored definition of an application, or of a receive port, with its artifacts by name and version."""
+    return {
+        field: value
+        if field not in _ARTIFACTS
+        else sorted(map(sort_artifacts, value), key=lambda each: (each["name"], each.get("version")))
+        for field, value in stored.items()
+    }
 
 
 def read_deployed_for(connection: Connection, definition: ApplicationDefinition) -> Deployed:

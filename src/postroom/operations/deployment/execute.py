@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from postroom.application import ApplicationDefinition, SendPortDefinition
 from postroom.messagebox.circuits import remove_open_circuit
-from postroom.messagebox.configuration.applications import delete_application, store_application
+from postroom.messagebox.configuration.applications import (
+    ArtifactTable,
+    delete_application,
+    store_application,
+    store_definition,
+)
 from postroom.messagebox.configuration.endpoints import (
     ReceivePort,
     delete_receive_location,
@@ -79,13 +85,17 @@ class Deployment:
         self._deploy_properties()
         store_hosts(self._connection, self._definition, self._deployed, self._plan)
         self._host_ids = {host.name.lower(): host.host_id for host in read_hosts(self._connection)}
-        self._application_id = store_application(self._connection, self._definition.name, self._definition.to_stored())
+        stored = self._definition.to_stored()
+        self._application_id = store_application(
+            self._connection, self._definition.name, properties=stored["properties"], hosts=stored["hosts"]
+        )
         self._rename()
         self._remove()
         self._store_locations(self._store_receive_ports())
         self._store_send_ports()
         self._store_groups()
         self._store_orchestrations()
+        self._store_definitions()
         for _ in self._plan.select(ChangeKind.APPLICATION, Action.REMOVE):
             delete_application(self._connection, self._application_id)
 
@@ -218,6 +228,13 @@ class Deployment:
                     is_newest=is_newest(self._definition, declared),
                 )
 
+    def _store_definitions(self) -> None:
+        """Store what the plan does not compare, such as the declared state of a port that is deployed already."""
+        before = {_get_key(table, each): each for table, each in _list_artifacts(self._deployed.definition or {})}
+        for table, declared in _list_artifacts(self._definition.to_stored()):
+            if before.get(_get_key(table, declared), declared) != declared:
+                store_definition(self._connection, table, declared)
+
     def _choose_id(self, step: PlanStep) -> uuid.UUID:
         """Return the id of a new object. An existing one keeps its own. A port or location that this application
         removed and declares again, or under a new name, gets its old id, so that its instances can be resumed."""
@@ -230,3 +247,17 @@ class Deployment:
         derived = uuid.uuid5(_ID_NAMESPACE, f"{step.kind}/{application}/{step.name}")
         # A renamed object keeps the id that was derived from its old name.
         return uuid.uuid4() if is_service_id(self._connection, derived) else derived
+
+
+def _list_artifacts(stored: Mapping[str, Any]) -> Iterator[tuple[ArtifactTable, dict[str, Any]]]:
+    """Yield the definition of each artifact of a stored application, with the table that it is stored in."""
+    for port in stored.get("receive_ports", ()):
+        yield "receive_ports", {field: value for field, value in port.items() if field != "locations"}
+        yield from (("receive_locations", location) for location in port["locations"])
+    yield from (("send_ports", port) for port in stored.get("send_ports", ()))
+    yield from (("send_port_groups", group) for group in stored.get("send_port_groups", ()))
+    yield from (("orchestrations", one) for one in stored.get("orchestrations", ()))
+
+
+def _get_key(table: ArtifactTable, stored: Mapping[str, Any]) -> tuple[ArtifactTable, str, int | None]:
+    return table, stored["name"], stored.get("version")

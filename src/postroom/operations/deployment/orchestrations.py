@@ -13,7 +13,6 @@ from postroom.messagebox.orchestrations import DeployedOrchestration, format_nam
 from postroom.operations.deployment.deployed import Deployed
 from postroom.operations.deployment.differences import find_plain_differences
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
-from postroom.operations.orchestrations.enlistment import to_columns
 from postroom.properties import dotted_name, split_key
 
 
@@ -36,7 +35,7 @@ def plan_orchestrations(definition: ApplicationDefinition, deployed: Deployed) -
             note = "; ".join([f"{one.state}, {activate}", *_describe_lost_convoys(one, deployed)])
             yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=name, action=Action.CREATE, note=note)
             continue
-        built = replace(known, **to_columns(one), is_newest=is_newest(definition, one))
+        built = replace(known, definition=one.to_stored(), is_newest=is_newest(definition, one))
         differences = find_plain_differences(
             _list_fields(built, one.host), _list_fields(known, deployed.host_name(known.host_id))
         )

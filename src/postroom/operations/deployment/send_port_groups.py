@@ -6,7 +6,7 @@ What stores and removes runs inside the caller's transaction and under the routi
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from postroom.application import ApplicationDefinition, SendPortGroupDefinition
@@ -47,7 +47,10 @@ def plan_groups(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
             note = f"{group.state}, {filter_text}; members: {', '.join(group.members) or 'none'}"
             yield PlanStep(kind=ChangeKind.SEND_PORT_GROUP, name=group.name, action=Action.CREATE, note=note)
             continue
-        differences = find_plain_differences(group_fields(group), _deployed_fields(known))
+        members = sorted(member.port_name for member in known.members)
+        differences = find_plain_differences(
+            _list_fields(group.to_stored()), _list_fields({**known.definition, "members": members})
+        )
         state = known.state.name.lower()
         yield PlanStep(
             kind=ChangeKind.SEND_PORT_GROUP,
@@ -58,18 +61,9 @@ def plan_groups(definition: ApplicationDefinition, deployed: Deployed) -> Iterat
         )
 
 
-def group_fields(group: SendPortGroupDefinition) -> dict[str, Any]:
-    """Return the stored fields of a declared group. Its state belongs to the operator and is not among them."""
-    return {
-        "members": list(group.members),
-        "filter": None if group.filter is None else format_filter(group.filter),
-        "description": group.description,
-    }
-
-
-def _deployed_fields(group: SendPortGroup) -> dict[str, Any]:
-    members = sorted(member.port_name for member in group.members)
-    return {"members": members, "filter": group.filter, "description": group.description}
+def _list_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a stored group. Its state belongs to the operator and is not among them."""
+    return {field: stored[field] for field in ("members", "filter", "description")}
 
 
 def find_group_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
@@ -149,15 +143,7 @@ def store_group(
 def _store_group(
     connection: Connection, declared: SendPortGroupDefinition, id: uuid.UUID, application_id: uuid.UUID
 ) -> SendPortGroup:
-    fields = group_fields(declared)
-    group = store_send_port_group(
-        connection,
-        id=id,
-        application_id=application_id,
-        name=declared.name,
-        description=fields["description"],
-        filter=fields["filter"],
-    )
+    group = store_send_port_group(connection, declared.to_stored(), id=id, application_id=application_id)
     known = {member.port_name for member in group.members}
     for port in read_send_ports(connection):
         if port.name in declared.members and port.name not in known:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import Any
 
 from postroom.application import OrchestrationDefinition
 from postroom.filters.text import parse
@@ -50,11 +49,11 @@ def deploy_orchestration(
         unenlist_orchestration(connection, known)
     stored = store_orchestration(
         connection,
+        declared.to_stored(),
         id=new_id if known is None else known.service_id,
         application_id=application_id,
         host_id=host_id,
         is_newest=is_newest,
-        **to_columns(declared),
     )
     # Now: a new type changes the routing, and an instance must not wait for the exclusive routing lock.
     for keys in (*stored.correlations, *_RUNTIME_CORRELATIONS):
@@ -63,15 +62,6 @@ def deploy_orchestration(
         stored = enlist_orchestration(connection, stored)
     if state is ServiceState.STARTED:
         start_service(connection, stored.service_id)
-
-
-def to_columns(declared: OrchestrationDefinition) -> dict[str, Any]:
-    """Return what is stored of a declared orchestration, by the names of the columns."""
-    return {
-        **declared.model_dump(include={"name", "version", "file", "code", "filter", "ordered", "priority"}),
-        "convoy": [prop.key for prop in declared.convoy],
-        "correlations": [[prop.key for prop in properties] for properties in declared.correlations],
-    }
 
 
 def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:

@@ -88,7 +88,7 @@ def _describe(group: SendPortGroup) -> _Group:
         state=group.state,
         application=group.application,
         filter=group.filter,
-        description=group.description,
+        description=group.definition["description"],
         group_id=group.group_id,
     )
 

@@ -190,6 +190,7 @@ def test_a_change_of_the_definition_alone_is_described(connection: Connection) -
     done = deploy(connection, changed)
     [step] = done.changes
     assert (step.kind, step.note) == (ChangeKind.APPLICATION, "only the stored definition; everything runs on")
+    assert deploy(connection, changed).changes == (), "it is stored"
     [step, *_] = deploy(connection, orders("C", "D")).changes
     assert step.note == "1 of its objects, see below"
 

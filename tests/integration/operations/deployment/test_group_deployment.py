@@ -120,7 +120,7 @@ def test_a_changed_description_keeps_the_subscriptions(connection: Connection) -
     (step,) = deploy(connection, orders(description="All of them")).select(ChangeKind.SEND_PORT_GROUP, Action.CHANGE)
     assert [difference.field for difference in step.differences] == ["description"]
     assert [member.subscription_id for member in read_group(connection).members] == before
-    assert read_group(connection).description == "All of them"
+    assert read_group(connection).definition["description"] == "All of them"
 
 
 def test_a_changed_port_priority_applies_to_its_group_subscriptions(connection: Connection) -> None:
