@@ -23,6 +23,7 @@ TESTS ?= tests
 # Tests also wait for other processes, so there are more workers than cores of a small machine.
 WORKERS ?= 3
 SEED ?=
+RANDOM_SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d " ")
 ALL ?=
 SECONDS ?=
 TARGET ?=
@@ -49,7 +50,7 @@ quick: check  ## Run check and the unit tests, in less than 90 seconds
 tests: $(INSTALLED)
 	@echo "==> Tests"
 	@$(PY) -m compileall -q src  # hundreds of processes are started, maybe in an environment that writes no bytecode
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(if $(ALL),,--sample=$(or $(SEED),random)) $(TESTS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(if $(ALL),,--sample=$(or $(SEED),$(RANDOM_SEED))) $(TESTS)
 
 .PHONY: chaos
 chaos: $(INSTALLED)  ## Kill, freeze and restart everything while messages pass, and count them (SECONDS=120, ORDERS=2000, SEED=7 to repeat a run)

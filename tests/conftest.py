@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,14 +32,11 @@ settings.load_profile("patient")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--approve", action="store_true", help="Write the approved snapshots again.")
-    parser.addoption("--sample", metavar="SEED", help="Run some of the long tests. SEED is a number or 'random'.")
+    parser.addoption("--sample", metavar="SEED", help="Run some of the long tests. SEED is any number.")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed, which all workers of pytest-xdist get with their options. Remove the settings of the shell, so
-    that tests and their processes do not depend on them."""
-    if config.option.sample == "random":
-        config.option.sample = str(random.randrange(10_000))
+def pytest_configure() -> None:
+    """Remove the settings of the shell, so that tests and their processes do not depend on them."""
     for name in list(os.environ):
         if name.startswith(("POSTROOM_", "PG")):
             del os.environ[name]
