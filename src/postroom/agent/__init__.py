@@ -1,1 +1,1 @@
-"""The Message Agent: one way into the MessageBox (publish), used by direct, receiving, resuming, failed_messages."""
+"""The Message Agent: programs, locations, resumed and failed messages are published by one function, ``publish``."""

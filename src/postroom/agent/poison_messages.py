@@ -34,7 +34,7 @@ def attempt_alone(
     """Process one message, or suspend it if it has already killed MAX_ATTEMPTS processes.
 
     ``record`` commits a new attempt and returns how many there are now. ``undo`` removes it again after an exception,
-    because the process has survived. It gets a new connection, because that of the process may be broken.
+    because the process has survived. It gets a new connection, because the one in use may be broken.
     """
     if record() > MAX_ATTEMPTS:
         return suspend()

@@ -7,8 +7,8 @@ Both lanes, resumed messages and error messages go through ``publish``. Slow ste
 last, because changes of subscriptions wait for it. A batch is matched without the lock, and is written only if the
 routing version is the same under the lock. Otherwise the whole transaction is repeated.
 
-Receipts prevent a second publish of a batch. A publish with an idempotency key takes its receipt first: the answer of
-the first publish is in it. The receipts of chunks are taken after matching, because they contain the number of
+Receipts prevent a second publish of a batch. A publish with an idempotency key takes its receipt first. If the receipt
+exists, its answer is returned. Chunks take their receipts after matching, because a receipt contains the number of
 documents without subscribers.
 """
 

@@ -1,4 +1,4 @@
-"""Runs an ASGI application on the HTTP server (ADR 0038).
+"""Runs an ASGI application on the HTTP server (ADR 0038). Postroom itself has none yet.
 
     application = AsgiApplication(app)
     server = HttpServer("127.0.0.1", 8080, application.handle, loop=loop, workers=workers)

@@ -90,7 +90,8 @@ def format_name(name: str, version: int) -> str:
 class ClaimedInstance(NamedTuple):
     """An instance that a host instance works on. A tuple, as a claimed message is.
 
-    ``carried`` is what it has carried over from the last of its ``journals`` before, as JSON. Timers that were due at
+    ``carried`` is the state that its last ``continue_with`` passed on, as JSON. ``journals`` is the number of journals
+    before this one. Timers that were due at
     ``timers_until`` may fire. None: a message that came before is not read yet. ``process_deaths`` is the number of
     host instances that died, or ran out of memory, while they had it, since its last persistence point."""
 

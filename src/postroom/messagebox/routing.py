@@ -44,7 +44,7 @@ def lock_ordered_instances(connection: Connection, instances: Collection[uuid.UU
     connection.execute("SELECT lock_ordered_instances(%s::uuid[])", (list(instances),))
 
 
-def read_routing_version(connection: Connection) -> tuple[int, int]:
+def read_routing_versions(connection: Connection) -> tuple[int, int]:
     """Return the routing version, and the version below which removals were purged."""
     row = connection.execute("SELECT version, rebuild_below FROM routing_version").fetchone()
     assert row is not None

@@ -52,6 +52,5 @@ def set_location_schedule(connection: Connection, name: str, schedule: Jsonb | N
 
 
 def retry_now(connection: Connection, port_id: uuid.UUID) -> int:
-    """Let the messages of a send port be due that wait for their next attempt. Return their number. The function
-    records it in the audit."""
+    """Make the waiting retries of a send port due now, and record it in the audit. Return their number."""
     return int(read_value(connection, "SELECT retry_now(%s)", port_id))

@@ -10,7 +10,7 @@ from postroom.messagebox.statements import statement
 
 #: What a short id identifies. A message can be given by the id of one of its instances. A subscriber is an instance
 #: with subscriptions of its own.
-IdKind = Literal["message", "instance", "subscriber", "interchange"]
+ShortIdKind = Literal["message", "instance", "subscriber", "interchange"]
 
 
 class FoundId(NamedTuple):
@@ -20,7 +20,9 @@ class FoundId(NamedTuple):
     of_report: bool
 
 
-def find_ids(connection: Connection, kind: IdKind, first: uuid.UUID, last: uuid.UUID, *, limit: int) -> list[FoundId]:
+def find_ids(
+    connection: Connection, kind: ShortIdKind, first: uuid.UUID, last: uuid.UUID, *, limit: int
+) -> list[FoundId]:
     """Return the first ids of a kind from ``first`` to ``last``, sorted."""
     parameters = {"kind": kind, "first": first, "last": last, "limit": limit}
     return [FoundId(*row) for row in connection.execute(statement("queries/find_ids"), parameters)]

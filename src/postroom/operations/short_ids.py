@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from postroom.errors import BadValue, NotFound
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, list_instances
-from postroom.messagebox.short_ids import IdKind as IdKind
+from postroom.messagebox.short_ids import ShortIdKind as ShortIdKind
 from postroom.messagebox.short_ids import find_ids
 
 _DIGITS = 32
@@ -41,7 +41,7 @@ class ShortId:
 
 
 #: How to find the id of what no longer exists.
-_NOT_FOUND_HINTS: dict[IdKind, str] = {
+_NOT_FOUND_HINTS: dict[ShortIdKind, str] = {
     "message": "A message is deleted after its last instance completes. See 'postroom message list'.",
     "instance": "An instance is deleted when it completes or is terminated. See 'postroom instance list'.",
     "subscriber": "A subscription is deleted with its instance. See 'postroom subscription list'.",
@@ -49,7 +49,7 @@ _NOT_FOUND_HINTS: dict[IdKind, str] = {
 }
 
 
-def find_id(connection: Connection, given: ShortId, kind: IdKind) -> uuid.UUID:
+def find_id(connection: Connection, given: ShortId, kind: ShortIdKind) -> uuid.UUID:
     """Return the whole id. Raise NotFound if no id starts with these digits, BadValue if several do."""
     if given.is_whole:
         return given.first

@@ -48,8 +48,8 @@ T = TypeVar("T")
 _MAX_SECONDS, _IDLE_SECONDS = 1.0, 60.0
 #: How often the loop looks for the responses of callers that wait at other host instances.
 _FOLLOW_SECONDS = 0.2
-#: How late the response to a request with an idempotency key may come. It is stored for the repeated request. If this
-#: host instance has ended, it waits in the queue for that one.
+#: How long after the timeout the response to a request with an idempotency key may come. It is stored for the repeated
+#: request. If this host instance has ended, the response waits in the queue.
 LATE_RESPONSE_SECONDS = 3600.0
 
 

@@ -9,8 +9,8 @@
 A waiting request holds no thread, no transaction and no connection to the MessageBox. After a timeout or a cancellation
 its instance subscription is removed, so that a late response is suspended (RR-05, RR-09).
 
-The response to a request with an idempotency key is stored. A request follows others with the same key if its response
-may come to another process: it gets the stored response.
+The response to a request with an idempotency key is stored. If the response may come to another process, a request with
+the same key *follows*: it waits until that response is stored.
 
 Whoever knows the token of a request can answer it. So a token is random, and not derived from the id of the instance
 that waits, which all hosts can read. It is in the request, for its receivers, and in the correlation values of the

@@ -9,7 +9,7 @@ import pytest
 from postroom import BTS, Message
 from postroom.errors import BadValue, NotFound
 from postroom.operations.messages import resolve_message_id
-from postroom.operations.short_ids import IdKind, ShortId, find_id
+from postroom.operations.short_ids import ShortId, ShortIdKind, find_id
 from tests.support.box import Box, Region
 
 INTERCHANGE = uuid.UUID("5c0a7a5e-0000-4000-8000-000000000001")
@@ -31,7 +31,7 @@ def test_an_id_can_be_shortened_to_a_unique_start(box: Box) -> None:
         box.agent().publish(published)
     instances = sorted(one.instance_id for one in box.instances())
 
-    def find(text: str, kind: IdKind) -> uuid.UUID:
+    def find(text: str, kind: ShortIdKind) -> uuid.UUID:
         return find_id(box.connection, ShortId.parse(text), kind)
 
     assert find("5c0a7A5E-0000", "interchange") == INTERCHANGE

@@ -91,8 +91,8 @@ class Publication:
 
     messages: Sequence[Message]
     unit: uuid.UUID = field(default_factory=uuid.uuid4)
-    """The ids of instances and reports derive from it. With a ``digest`` it is only that of the receipt, and the ids
-    derive from a random unit, because the key may be used again after its receipt was purged."""
+    """The ids of instances and reports derive from it. With a ``digest`` it only identifies the receipt, and the ids
+    derive from a random unit: the key may come again after the receipt was purged."""
     digest: bytes | None = None
     """Of a publish with an idempotency key: what the same key must come with again."""
     failures: Mapping[int, MessageFailure] = field(default_factory=dict)

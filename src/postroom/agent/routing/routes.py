@@ -105,8 +105,8 @@ class Routes:
     def write_in_order(self, connection: Connection, message_ids: Ids) -> None:
         """Write the rows so that their numbers are in the order of the messages.
 
-        Rows of different services may be written in any order. If a send port has a started subscription and a stopped
-        one, its own and that of a group, its messages alternate between the two queues."""
+        Rows of different services may be written in any order. A send port can be started by its own subscription and
+        stopped by that of a group. Then its messages alternate between the work queue and the suspended queue."""
         started, stopped = (
             {
                 subscriber.service_id

@@ -31,7 +31,7 @@ from postroom.messagebox.routing import (
     read_host_names,
     read_predicates,
     read_property_lists,
-    read_routing_version,
+    read_routing_versions,
 )
 from postroom.messagebox.storage.stored_values import StoredValue, from_stored
 from postroom.properties import Property
@@ -155,7 +155,7 @@ class RoutingTable:
 
     def catch_up(self, connection: Connection) -> Routing:
         """Read the subscriptions that have changed, and return the routing with these changes."""
-        version, _ = read_routing_version(connection)
+        version, _ = read_routing_versions(connection)
         current = self._current
         if version == current.version:
             return current
@@ -167,7 +167,7 @@ class RoutingTable:
 def _read_changes(connection: Connection, known: Routing) -> Routing:
     """Return the routing of now. Read the subscriptions that changed since the known one, or all of them if removals
     were purged. Rows may be newer than the version. They are read again next time, with the same result."""
-    version, rebuild_below = read_routing_version(connection)
+    version, rebuild_below = read_routing_versions(connection)
     if version == known.version:
         return known
     if known.version < rebuild_below:

@@ -95,8 +95,7 @@ class TooManyFailures(Exception):
 class DocumentBatch(PublishBatch):
     """The documents of some chunks. ``match`` raises TooManyFailures if a chunk exceeds the failure limit of its
     interchange, and ``insert_receipts`` raises ConcurrentAttempt if a chunk has its receipt already.
-    ``unroutable_before`` is the number of documents without a subscriber in earlier chunks that this run has published,
-    by interchange.
+    ``unroutable_before``: by interchange, how many documents of earlier chunks of this run had no subscriber.
 
     The chunks of a resumed message take no receipts, because the caller completes the message in the same transaction.
     If the message ``fails_as_a_whole``, ``match`` raises Unroutable for a document without subscribers."""

@@ -61,8 +61,8 @@ class Interchange:
     last_published: int = 0
     """The last document that was published before the rest of the interchange was rejected."""
     seed: uuid.UUID | None = None
-    """The ids of its messages derive from this, or from ``interchange_id`` if it is None. The interchange id of an
-    idempotency key comes again if the key is used again after its receipt was purged."""
+    """The ids of its messages derive from this (default: ``interchange_id``). It is random for an interchange with an
+    idempotency key, because the key may come again after its receipt was purged."""
 
 
 class DisassemblingPipeline(Protocol):

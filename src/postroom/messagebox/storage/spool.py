@@ -66,7 +66,7 @@ class LatestMessage(NamedTuple):
     context: Context
 
 
-class SuspendedRow(NamedTuple):
+class BadRowMessage(NamedTuple):
     """A row of a bulk file that could not be read and can be resumed."""
 
     instance_id: uuid.UUID
@@ -152,12 +152,12 @@ def _read_contexts(connection: Connection, ids: Sequence[uuid.UUID]) -> Iterator
         yield LatestMessage(message_id, published_at, Context.from_json(context))
 
 
-def read_suspended_rows(connection: Connection, interchange_id: object) -> Iterator[SuspendedRow]:
+def read_suspended_rows(connection: Connection, interchange_id: object) -> Iterator[BadRowMessage]:
     """Yield the rows of a bulk file that can be resumed."""
     found = connection.execute(statement("queries/list_suspended_rows"), (interchange_id,)).fetchall()
     for instance_id, context, part_id, body in found:
         content = bytes(body) if body is not None else b"".join(_read_part(connection, part_id))
-        yield SuspendedRow(instance_id, Context.from_json(context), content)
+        yield BadRowMessage(instance_id, Context.from_json(context), content)
 
 
 def _read_part(connection: Connection, part_id: uuid.UUID) -> list[bytes]:

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import MessageBoxUnavailable
-from postroom.hosts.orchestrations import persistence as shared_persistence
 from postroom.hosts.orchestrations import worker
 from postroom.hosts.orchestrations.instance import ActiveInstance
-from postroom.hosts.orchestrations.persistence import Outcomes
+from postroom.hosts.orchestrations.persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.maintenance.check import check
@@ -70,7 +69,7 @@ class Persistence:
         before, after = self.before, self.after
         self.before = self.after = do_nothing
         before(instances)
-        outcomes = shared_persistence.persist_together(session, instances)
+        outcomes = persist_together(session, instances)
         after(instances)
         return outcomes
 

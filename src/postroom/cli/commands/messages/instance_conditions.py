@@ -13,7 +13,7 @@ from postroom.cli.options import ID
 if TYPE_CHECKING:
     from postroom.messagebox.connection import Connection
     from postroom.messagebox.instances import InstanceQuery
-    from postroom.operations.short_ids import IdKind, ShortId
+    from postroom.operations.short_ids import ShortId, ShortIdKind
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -60,7 +60,7 @@ def build_query(connection: Connection, conditions: Mapping[str, Any], *, limit:
     from postroom.messagebox.instances import InstanceQuery, InstanceState
     from postroom.operations.short_ids import find_id
 
-    def find(given: ShortId | None, kind: IdKind) -> uuid.UUID | None:
+    def find(given: ShortId | None, kind: ShortIdKind) -> uuid.UUID | None:
         return None if given is None else find_id(connection, given, kind)
 
     states = [InstanceState[name] for chosen in conditions["states"] for name in _STATES[chosen]]
