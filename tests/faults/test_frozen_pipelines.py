@@ -21,7 +21,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.intake import read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.faults.frozen_peers import (
@@ -118,7 +118,7 @@ def test_another_process_receives_the_interchanges_of_a_frozen_one(box: Box, log
         for interchange_id, content in interrupted_receiver.CONTENTS.items():
             if not inbox.check_if_known(host, interchange_id):
                 inbox.store_in_inbox(host, location.location_id, interchange_id, Context(), [content])
-        numbering = InboxReceiver(pipeline, location, connect=partial(login.connect, "inbox"))
+        numbering = InboxReceiveAdapter(pipeline, location, connect=partial(login.connect, "inbox"))
 
         def is_done() -> bool:
             if numbering.scan().active:

@@ -9,7 +9,7 @@ from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
-from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from tests.spark.conftest import StartStream
 from tests.support.box import Box
 from tests.support.inbox_location import add_inbox_location
@@ -23,7 +23,7 @@ def test_interchanges_stored_while_the_stream_runs_are_published_once(
     location = add_inbox_location(box, pipeline=pipelines.PassThrough())
     bodies = [b"first", b"second", bytes(3 * FRAGMENT_SIZE)]
     with connect(login.url, user=login.user) as connection, connect(login.url, user=login.user) as other:
-        numbering = InboxReceiver(connection, location, connect=partial(login.connect, "inbox"))
+        numbering = InboxReceiveAdapter(connection, location, connect=partial(login.connect, "inbox"))
 
         def has_published(count: int) -> bool:
             assert query.isActive, query.exception()

@@ -126,7 +126,6 @@ class Incoming:
     ``key`` is its idempotency key: every poll returns it with the same key until it is cleaned up, and no later
     interchange of the same location has that key. ``context`` has what the adapter writes about it. ``token`` is for
     the adapter itself. ``name`` is what the log calls it, instead of its key. ``arrived_at`` is for the metrics.
-    ``interchange_id`` is its id, if it has one already. Otherwise its id derives from its key.
     """
 
     key: str
@@ -135,7 +134,6 @@ class Incoming:
     token: Any = None
     name: str = ""
     arrived_at: datetime | None = None
-    interchange_id: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Idempotent publishing: the ids of a unit of work, and the digest of a publish with a key.
 
-A unit is an interchange, or a publish that a caller names with a key. The same unit gets the same ids when it is
-published again. An id has 82 bits of its unit, a kind and a number, so that the ids of one unit are neighbours in the
-indexes:
+A unit is an interchange, or a publish that a caller names with a key. What commits together with its receipt has a
+random unit at each attempt (ADR 0005); other units get the same ids when they are published again. An id has 82 bits of
+its unit, a kind and a number, so that the ids of one unit are neighbours in the indexes:
 
     48 bits of the unit | version 8 | 12 bits of the unit | variant | 22 bits of the unit | 2 bits kind | 38 bits number
 """
@@ -94,9 +94,9 @@ def interchange_for_key(location_id: uuid.UUID, key: str, *, sender: str = "") -
     return _derive_unit("sent", location_id.bytes + len(name).to_bytes(8, "big") + name + key.encode())
 
 
-def unit_for_chunk(interchange_id: uuid.UUID, chunk: int) -> uuid.UUID:
-    """Return the unit of one chunk of an interchange. The unit of the first chunk is the interchange."""
-    return _derive_unit("chunk", interchange_id.bytes + chunk.to_bytes(8, "big")) if chunk else interchange_id
+def unit_for_chunk(seed: uuid.UUID, chunk: int) -> uuid.UUID:
+    """Return the unit of one chunk of an interchange. The unit of the first chunk is the seed of the interchange."""
+    return _derive_unit("chunk", seed.bytes + chunk.to_bytes(8, "big")) if chunk else seed
 
 
 def unit_for_split(interchange_id: uuid.UUID, start: int) -> uuid.UUID:

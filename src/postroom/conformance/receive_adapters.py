@@ -22,7 +22,7 @@ import pytest
 
 from postroom import adapters, connect, pipelines
 from postroom.adapters import kinds
-from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter
+from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter, Refused
 from postroom.agent.routing.table import RoutingTable
 from postroom.application import Application
 from postroom.client.client import Client
@@ -109,6 +109,12 @@ class _KilledAdapter(ReceiveAdapter):
 
     def release(self, batch: Sequence[Incoming]) -> None:
         self._adapter.release(batch)
+
+    def refuse(self, refused: Sequence[Refused]) -> None:
+        self._adapter.refuse(refused)
+
+    def quarantine(self, incoming: Incoming, error: Exception) -> None:
+        self._adapter.quarantine(incoming, error)
 
     def close(self) -> None:
         self._adapter.close()

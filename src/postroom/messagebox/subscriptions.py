@@ -289,6 +289,7 @@ def remove_subscriptions(
 ) -> None:
     """Remove the activation subscriptions of a service, or only those through a send port group. Their queued messages
     stay queued (SUB-21)."""
+    assert service_id is not None or group_id is not None, "this would remove all subscriptions"
     parameters = {"service_id": service_id, "group_id": group_id}
     connection.execute(statement("queries/remove_subscriptions"), parameters)
 

@@ -16,7 +16,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.intake import find_last_number
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
-from postroom.receiving.shared_receiver import Scan
+from postroom.receiving.numbered_receive_adapter import Scan
 
 
 def find_locations_to_serve(
@@ -47,8 +47,8 @@ def select_location_to_serve(
     """Return the location as it has to be served now, or None if there is nothing to do for it.
 
     Accepted requests and claimed files are published even if the location was disabled since or is outside its
-    schedule. Then ``enabled`` of the returned location is True if it may claim new files. A host publishes what it
-    receives without Spark."""
+    schedule: ``enabled`` of the returned location says whether it may claim new files. A location whose messages a host
+    publishes itself is returned only while something is left to publish."""
     if location.receives_at(now) and location.is_received_on_spark:
         return location
     try:

@@ -55,6 +55,13 @@ class Worker:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NumberedIncoming(Incoming):
+    """An interchange that got its id when it was claimed. The id of any other derives from its location and key."""
+
+    interchange_id: uuid.UUID
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Polled:
     incoming: Incoming
     interchange: Interchange
@@ -114,9 +121,12 @@ class ReceiveTask:
         return list(batch.received.values())
 
     def _identify(self, incoming: Incoming) -> _Polled:
-        interchange_id = incoming.interchange_id or interchange_for_key(self.location.location_id, incoming.key)
-        # The id of a key comes again if the key is used again after its receipt was purged. So the ids of the messages
-        # derive from another one.
+        if isinstance(incoming, NumberedIncoming):
+            interchange_id = incoming.interchange_id
+        else:
+            interchange_id = interchange_for_key(self.location.location_id, incoming.key)
+        # The receipt has the id of the interchange. The ids of the messages derive from another one, because a key may
+        # be used again after its receipt was purged. Only those of the attempt that commits are ever seen.
         interchange = Interchange(
             interchange_id=interchange_id, body=incoming.body, context=incoming.context, seed=uuid.uuid4()
         )

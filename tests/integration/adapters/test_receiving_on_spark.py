@@ -20,9 +20,9 @@ from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.intake import read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.files.file_receiver import FileReceiver
-from postroom.receiving.inbox_receiver import InboxReceiver
-from postroom.receiving.shared_receiver import SharedReceiver
+from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
+from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.integration.receiving.files.conftest import MovedClock
@@ -39,7 +39,7 @@ class Killed(BaseException):
 class KilledTask(SparkReceiveTask):
     """Ends before it cleans up."""
 
-    def open_share(self, connection: Connection, share: Sequence[uuid.UUID]) -> SharedReceiver:
+    def open_share(self, connection: Connection, share: Sequence[uuid.UUID]) -> NumberedReceiveAdapter:
         def end_process(committed: Sequence[Committed]) -> None:
             raise Killed
 
@@ -138,7 +138,7 @@ class TestFile(ReceiveAdapterConformance):
                 claimer = FileClaimer(
                     connection, location, tmp_path, clock, monotonic=clock.monotonic, makes_folder=False
                 )
-                return FileReceiver(connection, location, tmp_path, claimer=claimer)
+                return FileReceiveAdapter(connection, location, tmp_path, claimer=claimer)
 
             yield make
 
@@ -199,7 +199,7 @@ class InboxReceiving:
 
     def _receive(self, task: type[SparkReceiveTask]) -> None:
         with connect(self._login.url) as connection:
-            InboxReceiver(connection, self._location, connect=partial(self._login.connect, "inbox")).scan()
+            InboxReceiveAdapter(connection, self._location, connect=partial(self._login.connect, "inbox")).scan()
             rows = read_numbered(connection, self._location.location_id, 0, 1 << 60)
             try:
                 task(location=self._location, home=Path(), login=self._login).receive(rows)
@@ -226,6 +226,6 @@ class TestHttp(ReceiveAdapterConformance):
     @pytest.fixture
     def make_adapter(self, location: ReceiveLocation, messagebox: str) -> Iterator[Callable[[], ReceiveAdapter]]:
         with ExitStack() as stack:
-            yield lambda: InboxReceiver(
+            yield lambda: InboxReceiveAdapter(
                 stack.enter_context(connect(messagebox)), location, connect=partial(connect, messagebox)
             )

@@ -20,6 +20,7 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.queues import Cause
+from postroom.messagebox.streams.intake import delete_attempts, record_attempt, undo_attempt
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.instances.advice import read_advice
 from postroom.operations.ports import groups
@@ -27,6 +28,7 @@ from postroom.operations.ports import send_ports as ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role
 from postroom.operations.subscriptions import list_subscriptions, read_subscription_filters
 from tests.support.box import Box, Region
+from tests.support.inbox_location import add_inbox_location
 from tests.support.publishers import is_waiting_for_lock
 from tests.support.waiting import wait_until
 
@@ -236,6 +238,16 @@ def test_an_administrator_publishes_many_messages(box: Box, logins: dict[str, Co
     messages = [Message.of(b"x", promoted={Region: "EU"}) for _ in range(100)]
     DirectAgent(logins[ADMINISTRATOR], box.host(), RoutingTable()).publish(messages, key="many")
     assert box.queued() == {"Europe": 101}
+
+
+def test_an_administrator_records_attempts_to_receive_an_interchange(box: Box, logins: dict[str, Connection]) -> None:
+    adam, location = logins[ADMINISTRATOR], add_inbox_location(box)
+    interchange_id = uuid.uuid4()
+    assert [record_attempt(adam, location.location_id, interchange_id) for _ in range(2)] == [1, 2]
+    undo_attempt(adam, interchange_id)
+    assert record_attempt(adam, location.location_id, interchange_id) == 2
+    delete_attempts(adam, interchange_id)
+    assert box.receive_attempts() == []
 
 
 def test_roles_have_only_rights_on_rows(box: Box, logins: dict[str, Connection]) -> None:

@@ -29,8 +29,8 @@ GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes T
 -- The audit is append-only. PostgreSQL fills the login, the time and the reason.
 GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __ADMINISTRATORS_ROLE__;
 
--- Operators do not see definitions that may contain secrets: the configuration of adapters, and the definitions of
--- applications.
+-- Operators do not see definitions that may contain secrets: those of send ports and locations, which have adapters,
+-- and the hosts of applications.
 GRANT SELECT ON management.schema_version, management.service_classes, management.handlers, management.receive_ports,
     management.send_port_groups, management.send_port_group_members, management.orchestrations, management.audit
     TO __OPERATORS_ROLE__;

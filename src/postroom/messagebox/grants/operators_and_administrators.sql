@@ -16,7 +16,7 @@ GRANT INSERT, UPDATE, DELETE ON messagebox.services, messagebox.properties, mess
 GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON messagebox.hosts TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (reset_requested), DELETE ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
-GRANT DELETE ON messagebox.receive_attempts TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON messagebox.receive_attempts TO __ADMINISTRATORS_ROLE__;
 -- An administrator's process publishes and receives like a host, for every location, and may name the originator.
 GRANT INSERT (message_id, part_ids, body_part_id, body_part_name, context, originator_sid, originator_pid,
               only_reference)

@@ -1,9 +1,12 @@
 -- Number the claims of settled files of an ordered location: first those that had a number before, by that number, then
 -- new ones in the given order. A claim that comes after an unsettled claim with a first number gets no number, so that
 -- it does not overtake that one. The caller has locked the order of the location (7004) by an earlier statement, so
--- that this one sees every claim that was reset until then. Indexes: file_claims by location and number, primary key.
--- Locks: the rows.
-WITH given AS (
+-- that this one sees every claim that was reset until then. Attempts before do not count: a file that has settled again
+-- may have other contents.
+-- Indexes: file_claims by location and number, primary keys. Locks: the rows.
+WITH forgotten AS (
+    DELETE FROM receive_attempts WHERE interchange_id = ANY (%(ids)s::uuid[])
+), given AS (
     SELECT c.interchange_id, c.first_number, file.size, file.modified_ns, file.inode, file.turn
       FROM unnest(%(ids)s::uuid[], %(sizes)s::bigint[], %(times)s::bigint[], %(inodes)s::bigint[])
            WITH ORDINALITY AS file (id, size, modified_ns, inode, turn)

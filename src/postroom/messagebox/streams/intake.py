@@ -58,3 +58,8 @@ def undo_attempt(connection: Connection, interchange_id: uuid.UUID) -> None:
 def delete_attempts(connection: Connection, interchange_id: uuid.UUID) -> None:
     """Delete the attempts to receive an interchange. One of them has finished."""
     connection.execute("DELETE FROM receive_attempts WHERE interchange_id = %s", (interchange_id,))
+
+
+def delete_location_attempts(connection: Connection, location_id: uuid.UUID) -> None:
+    """Delete the attempts of a location. All that its source has was received, or has no attempt."""
+    connection.execute("DELETE FROM receive_attempts WHERE location_id = %s", (location_id,))

@@ -50,7 +50,7 @@ from postroom.receiving.files.watched_folder import (
     parse_interchange_id,
     parse_original_name,
 )
-from postroom.receiving.shared_receiver import Scan
+from postroom.receiving.numbered_receive_adapter import Scan
 
 _log = logging.getLogger(__name__)
 

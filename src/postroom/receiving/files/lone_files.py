@@ -11,7 +11,7 @@ from postroom.errors import MessageBoxUnavailable
 from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.pipelines.definition import Format
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.files.file_receiver import FileReceiver
+from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter
 from postroom.receiving.task import ReceiveTask, Worker
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class LoneFiles:
     ) -> None:
         self._location = location
         self._is_throttled = is_throttled
-        self._files = FileReceiver(worker.connection, location, home, share=())
+        self._files = FileReceiveAdapter(worker.connection, location, home, share=())
         self._task = ReceiveTask(
             location=location,
             adapter=self._files,
@@ -47,14 +47,14 @@ class LoneFiles:
         if self._is_throttled():
             return False
         try:
-            self._task.receive([self._files.to_incoming(claim)])
+            received = self._task.receive([self._files.to_incoming(claim)])
         except MessageBoxUnavailable:
             raise
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             _log.warning("%s: %s is left to the stream: %s", self._location.name, claim.name, reason)
             return False
-        return True
+        return any(not result.unfinished for result in received)
 
 
 def can_receive_lone_files(location: ReceiveLocation) -> bool:

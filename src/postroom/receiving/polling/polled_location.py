@@ -21,6 +21,7 @@ from postroom.agent.streaming.receiver import Receiver
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
+from postroom.messagebox.streams.intake import delete_location_attempts
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationMeter, LocationReport, LocationState, was_killed
 from postroom.messagebox.throttling.load import ThrottleWatch
@@ -59,7 +60,7 @@ class PolledLocation:
         self.adapter: ReceiveAdapter = location.adapter.make_receiver(home)
         self._connect = connect
         self._connection = LazyConnection(connect)
-        #: True until a batch is finished after the process before this one was killed.
+        #: True for the first batch after the process before this one was killed.
         self._is_isolated = False
         self._lock: LocationLock | None = None
         self._routing = routing
@@ -150,6 +151,8 @@ class PolledLocation:
         is_isolated, self._is_isolated = self._is_isolated, False
         try:
             task.receive(batch, isolated=is_isolated)
+            if is_isolated:
+                delete_location_attempts(connection, self.location.location_id)
         except MessageBoxUnavailable:
             self.adapter.release(batch)
             raise

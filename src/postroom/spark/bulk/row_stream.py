@@ -23,7 +23,7 @@ from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.row_streams import read_stream, start_batch, start_stream
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.shared_receiver import Scan, SharedReceiver
+from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter, Scan
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, row_columns, rows_pipeline
 from postroom.spark.bulk.row_stream_task import RowStreamTask
 from postroom.spark.receive.running_location import RunningLocation
@@ -98,7 +98,7 @@ def _read_newest(log: Path) -> int:
     return max((int(entry.name) for entry in log.iterdir() if entry.name.isdigit()), default=-1)
 
 
-class _StreamLock(SharedReceiver):
+class _StreamLock(NumberedReceiveAdapter):
     """Locks a location, so that one process at a time reads its stream. Spark polls the source by its own offsets."""
 
     def __init__(self, connection: Connection, location: ReceiveLocation) -> None:
@@ -123,7 +123,7 @@ class RunningRowStream(RunningLocation):
 
     _starts_with_warm_up = False
 
-    def _make_adapter(self, connection: Connection, *, makes_folder: bool = True) -> SharedReceiver:
+    def _make_adapter(self, connection: Connection, *, makes_folder: bool = True) -> NumberedReceiveAdapter:
         return _StreamLock(connection, self.location)
 
     def _start_query(self) -> StreamingQuery:

@@ -23,12 +23,12 @@ from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.files.file_receiver import FileReceiver
+from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter
 from postroom.receiving.files.folder_watch import FolderWatch
 from postroom.receiving.files.lone_files import LoneFiles, can_receive_lone_files
-from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.receiving.intake import is_drained, is_served_as_configured, receive_all
-from postroom.receiving.shared_receiver import SharedReceiver
+from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter
 from postroom.receiving.task import MILLISECONDS, Worker, count_outcomes
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream
@@ -50,7 +50,7 @@ _BATCH_SECONDS, _TALLY_SECONDS = 5.0, 20.0
 
 
 class RunningLocation:
-    """Serves a location between ``start`` and ``stop``. One thread calls ``check`` several times a second."""
+    """Serves a location between ``start`` and ``stop``. One thread calls ``supervise`` several times a second."""
 
     #: The first batch of the query is an empty one, which starts the Python workers.
     _starts_with_warm_up = True
@@ -86,7 +86,7 @@ class RunningLocation:
         self._is_served_here = threading.Event()
         self._intake_loop = BackgroundLoop(f"intake of {location.name}", self._run_intake, backoff=_INTAKE_BACKOFF)
         self._intake_connection = LazyConnection(partial(login.connect, "claims"))
-        self._adapter: SharedReceiver | None = None
+        self._adapter: NumberedReceiveAdapter | None = None
         self._watch: FolderWatch | None = None
         #: The watch has caused the last scan.
         self._was_woken = False
@@ -115,8 +115,8 @@ class RunningLocation:
 
     @property
     def takes_input(self) -> bool:
-        """Return True until ``stop`` has stopped the intake. What is received afterwards is received by another
-        definition."""
+        """Return True until ``stop`` has stopped the intake. From then on only a later definition of the location
+        takes anything in."""
         return not self._intake_stopped.is_set()
 
     def supervise(self, *, may_start: bool = True) -> None:
@@ -316,12 +316,12 @@ class RunningLocation:
         self._was_woken = self._watch.wait(seconds)
         return 0.0
 
-    def _make_adapter(self, connection: Connection, *, makes_folder: bool = True) -> SharedReceiver:
+    def _make_adapter(self, connection: Connection, *, makes_folder: bool = True) -> NumberedReceiveAdapter:
         """Return the receive adapter that claims for the stream. With ``makes_folder``, create the watched folder if it
         is missing."""
         location = self.location
         if location.watched_folder is None:
-            return InboxReceiver(connection, location, connect=partial(self._login.connect, "inbox"))
+            return InboxReceiveAdapter(connection, location, connect=partial(self._login.connect, "inbox"))
         receive_alone = None
         if self.routing is not None and can_receive_lone_files(location):
             # It reads the subscriptions at the first file: the stream must be able to start while they are locked.
@@ -340,7 +340,7 @@ class RunningLocation:
         claimer = FileClaimer(
             connection, location, self._home, self._clock, makes_folder=makes_folder, receive_alone=receive_alone
         )
-        return FileReceiver(connection, location, self._home, claimer=claimer)
+        return FileReceiveAdapter(connection, location, self._home, claimer=claimer)
 
     def _close_watch(self) -> None:
         if self._watch is not None:

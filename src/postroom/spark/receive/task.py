@@ -16,9 +16,9 @@ from postroom.errors import format_count
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.intake import IntakeRow
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.files.file_receiver import FileReceiver
-from postroom.receiving.inbox_receiver import InboxReceiver
-from postroom.receiving.shared_receiver import SharedReceiver
+from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
+from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter
 from postroom.receiving.task import MILLISECONDS, OUTCOMES, ReceiveTask, count_outcomes
 from postroom.spark.worker import GRACE, close_worker, get_worker, guard_worker
 
@@ -62,11 +62,11 @@ class SparkReceiveTask:
             raise
         return received
 
-    def open_share(self, connection: Connection, share: Sequence[uuid.UUID]) -> SharedReceiver:
+    def open_share(self, connection: Connection, share: Sequence[uuid.UUID]) -> NumberedReceiveAdapter:
         """Return the receive adapter for the interchanges of one task."""
         if self.location.watched_folder is not None:
-            return FileReceiver(connection, self.location, self.home, share=share)
-        return InboxReceiver(connection, self.location, share=share, connect=partial(self.login.connect, "inbox"))
+            return FileReceiveAdapter(connection, self.location, self.home, share=share)
+        return InboxReceiveAdapter(connection, self.location, share=share, connect=partial(self.login.connect, "inbox"))
 
 
 def make_tally(received: Sequence[ReceiveResult]) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.intake import IntakeRow, read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from tests.support.box import Box
@@ -41,8 +41,8 @@ def connect_as_host(login: Login) -> Iterator[Connect]:
 
 
 @pytest.fixture
-def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxReceiver:
-    return InboxReceiver(connect_as_host(), location, connect=connect_as_host)
+def numbering(connect_as_host: Connect, location: ReceiveLocation) -> InboxReceiveAdapter:
+    return InboxReceiveAdapter(connect_as_host(), location, connect=connect_as_host)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams.intake import read_numbered
 from postroom.ports.receive_locations import read_receive_locations
-from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
 from tests.support.interrupted_process import interrupt_after, interrupt_self
 
@@ -46,7 +46,7 @@ def main(url: str, user: str, location_name: str, point: str) -> None:
         POINTS[point]()
         for interchange_id, content in CONTENTS.items():
             inbox.store_in_inbox(connection, location.location_id, interchange_id, Context(), [content])
-        InboxReceiver(connection, location, connect=partial(connect, url, user=user)).scan()
+        InboxReceiveAdapter(connection, location, connect=partial(connect, url, user=user)).scan()
         login = Login(url=url, user=user)
         rows = read_numbered(connection, location.location_id, 0, 1 << 60)
         SparkReceiveTask(location=location, home=Path(), login=login).receive(rows)

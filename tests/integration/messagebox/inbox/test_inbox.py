@@ -26,7 +26,7 @@ from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import JsonFormatter
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import task as receive_task
-from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.receiving.intake import receive_all
 from postroom.receiving.task import MILLISECONDS
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
@@ -47,7 +47,7 @@ def test_a_backlog_is_numbered_in_several_rounds(
 ) -> None:
     for _ in range(5):
         store_interchange()
-    numbering = InboxReceiver(connect_as_host(), location, connect=connect_as_host, batch_size=2)
+    numbering = InboxReceiveAdapter(connect_as_host(), location, connect=connect_as_host, batch_size=2)
     rounds: list[int] = []
 
     def publish() -> None:
@@ -65,7 +65,7 @@ def test_a_backlog_is_numbered_in_several_rounds(
 
 
 def test_a_row_that_is_committed_late_is_read_once(
-    box: Box, location: ReceiveLocation, login: Login, connect_as_host: Connect, numbering: InboxReceiver
+    box: Box, location: ReceiveLocation, login: Login, connect_as_host: Connect, numbering: InboxReceiveAdapter
 ) -> None:
     settings = StreamSettings(login=login, location_id=location.location_id, partitions=1, max_rows=100)
     reader = NumberedReader(settings)
@@ -99,7 +99,7 @@ def test_a_row_that_is_committed_late_is_read_once(
 
 
 def test_a_long_transaction_elsewhere_does_not_delay_the_inbox(
-    box: Box, location: ReceiveLocation, store_interchange: StoreInterchange, numbering: InboxReceiver
+    box: Box, location: ReceiveLocation, store_interchange: StoreInterchange, numbering: InboxReceiveAdapter
 ) -> None:
     with connect(box.url) as other, other.transaction():
         other.execute("CREATE TABLE elsewhere ()")  # has a transaction id older than all that follow
@@ -109,7 +109,11 @@ def test_a_long_transaction_elsewhere_does_not_delay_the_inbox(
 
 
 def test_an_interchange_is_published_with_its_context_and_deleted(
-    box: Box, location: ReceiveLocation, connect_as_host: Connect, numbering: InboxReceiver, task: SparkReceiveTask
+    box: Box,
+    location: ReceiveLocation,
+    connect_as_host: Connect,
+    numbering: InboxReceiveAdapter,
+    task: SparkReceiveTask,
 ) -> None:
     one = uuid.uuid4()
     context = Context().write(BTS.SourceParty, "somebody")
@@ -130,7 +134,7 @@ def test_an_unreadable_interchange_is_suspended_with_its_bytes(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxReceiver,
+    numbering: InboxReceiveAdapter,
     task: SparkReceiveTask,
 ) -> None:
     store_interchange(b"{broken")
@@ -152,7 +156,7 @@ def test_bodies_of_any_size_are_unchanged(box: Box, login: Login, connect_as_hos
     inbox.store_in_inbox(connect_as_host(), location.location_id, one, Context(), pieces)
     assert box.one("SELECT size FROM inbox") == size
     assert box.count("inbox fragments") == (0 if size <= FRAGMENT_SIZE else -(-size // FRAGMENT_SIZE))
-    InboxReceiver(connect_as_host(), location, connect=connect_as_host).scan()
+    InboxReceiveAdapter(connect_as_host(), location, connect=connect_as_host).scan()
     [received] = SparkReceiveTask(location=location, home=Path(), login=login).receive(rows_of(one))
     assert received.published == 1
     stored = box.one("SELECT body FROM parts")
@@ -179,7 +183,7 @@ def test_a_repeated_interchange_is_detected_before_and_after_the_publish(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxReceiver,
+    numbering: InboxReceiveAdapter,
     task: SparkReceiveTask,
 ) -> None:
     one = uuid.uuid4()
@@ -204,7 +208,7 @@ def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_dela
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxReceiver,
+    numbering: InboxReceiveAdapter,
     task: SparkReceiveTask,
 ) -> None:
     ids = [store_interchange() for _ in range(3)]
@@ -223,7 +227,7 @@ def test_an_interchange_that_cannot_be_received_is_quarantined_and_does_not_dela
     box.connection.execute("UPDATE inbox SET context = '{}'")
     numbering.close()
     with connect(box.url) as connection:
-        InboxReceiver(connection, location, connect=partial(connect, box.url)).scan()
+        InboxReceiveAdapter(connection, location, connect=partial(connect, box.url)).scan()
     task.receive(waiting(box, location))
     assert box.queued() == {"Everything": 3}
     assert box.count("inbox") == 0
@@ -233,7 +237,7 @@ def test_a_poison_message_is_suspended_after_the_last_attempt(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxReceiver,
+    numbering: InboxReceiveAdapter,
     task: SparkReceiveTask,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -280,9 +284,9 @@ def test_a_connection_that_breaks_while_a_component_reads_does_not_suspend_the_m
 
 
 def test_only_one_process_numbers_the_inbox_of_a_location(
-    location: ReceiveLocation, numbering: InboxReceiver, connect_as_host: Connect
+    location: ReceiveLocation, numbering: InboxReceiveAdapter, connect_as_host: Connect
 ) -> None:
-    other = InboxReceiver(connect_as_host(), location, connect=connect_as_host)
+    other = InboxReceiveAdapter(connect_as_host(), location, connect=connect_as_host)
     assert numbering.scan().active
     assert not other.scan().active
     numbering.close()
@@ -293,7 +297,7 @@ def test_receipts_are_kept_as_long_as_the_row(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxReceiver,
+    numbering: InboxReceiveAdapter,
     task: SparkReceiveTask,
 ) -> None:
     one = store_interchange()
@@ -328,7 +332,7 @@ def test_a_host_can_only_use_the_inboxes_of_its_own_locations(box: Box, location
 
 def test_a_throttled_interchange_continues_where_it_was_left(
     box: Box,
-    numbering: InboxReceiver,
+    numbering: InboxReceiveAdapter,
     store_interchange: StoreInterchange,
     task: SparkReceiveTask,
     monkeypatch: pytest.MonkeyPatch,

@@ -6,7 +6,7 @@ import uuid
 
 from postroom.messagebox.maintenance.check import check
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.messagebox.inbox.conftest import StoreInterchange, waiting
 from tests.support.box import Box
@@ -16,7 +16,7 @@ def test_a_key_that_is_used_again_is_another_message_and_another_instance(
     box: Box,
     location: ReceiveLocation,
     store_interchange: StoreInterchange,
-    numbering: InboxReceiver,
+    numbering: InboxReceiveAdapter,
     task: SparkReceiveTask,
 ) -> None:
     key = uuid.uuid4()

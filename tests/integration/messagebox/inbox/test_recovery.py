@@ -7,7 +7,7 @@ import pytest
 from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.messagebox.inbox.conftest import Connect, waiting
 from tests.integration.messagebox.inbox.interrupted_receiver import CONTENTS, POINTS, main
@@ -26,7 +26,7 @@ def test_after_a_restart_everything_is_published_once(
     for interchange_id, content in CONTENTS.items():
         if not inbox.check_if_known(connection, interchange_id):
             inbox.store_in_inbox(connection, location.location_id, interchange_id, Context(), [content])
-    numbering = InboxReceiver(connect_as_host(), location, connect=connect_as_host)
+    numbering = InboxReceiveAdapter(connect_as_host(), location, connect=connect_as_host)
     wait_until(lambda: numbering.scan().active, what="the end of the killed process's session")
     for _ in range(2):
         task.receive(waiting(box, location))

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.streams import file_claims
 from postroom.ports.receive_locations import read_receive_locations
-from postroom.receiving.files import archiving, claimed_files, file_receiver
+from postroom.receiving.files import archiving, claimed_files, file_receive_adapter
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.files.watched_folder import ClaimFolders
 from postroom.receiving.task import ReceiveTask
@@ -33,7 +33,7 @@ POINTS: dict[str, Callable[[], None]] = {
         file_claims, "number_claims", interrupt_after(file_claims.number_claims)
     ),
     "before the publish": lambda: setattr(ReceiveTask, "_publish", interrupt_self),
-    "after the publish": lambda: setattr(file_receiver, "finish_files", interrupt_self),
+    "after the publish": lambda: setattr(file_receive_adapter, "finish_files", interrupt_self),
     "after the first removal": lambda: setattr(Path, "unlink", interrupt_after(Path.unlink)),
     "after the removals": lambda: setattr(file_claims, "delete_file_claims", interrupt_self),
     "after the claim is deleted": lambda: setattr(

@@ -14,7 +14,7 @@ from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.intake import receive_all
-from postroom.receiving.shared_receiver import Scan
+from postroom.receiving.numbered_receive_adapter import Scan
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation
 from tests.support.box import Box
 from tests.support.waiting import wait_until

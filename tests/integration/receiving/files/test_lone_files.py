@@ -14,7 +14,7 @@ from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams.file_claims import FileClaim
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.files import file_receiver
+from postroom.receiving.files import file_receive_adapter
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.files.lone_files import LoneFiles
 from postroom.receiving.task import Worker
@@ -137,7 +137,7 @@ def test_a_file_that_is_published_before_the_process_ends_is_only_removed_after_
 
     (watched.folder / "a.json").write_bytes(ORDER)
     with monkeypatch.context() as patched:
-        patched.setattr(file_receiver, "finish_files", end_process)
+        patched.setattr(file_receive_adapter, "finish_files", end_process)
         with pytest.raises(KeyboardInterrupt):
             watched.claim_all()
     assert box.queued() == {"Everything": 1}

@@ -111,3 +111,17 @@ def test_attempts_before_a_restart_of_postgresql_are_not_counted(
     assert [record_attempt(box.connection, location.location_id, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
     box.age_attempts(timedelta(hours=1))
     assert [record_attempt(box.connection, location.location_id, poison) for _ in range(MAX_ATTEMPTS)] == [1, 2]
+
+
+def test_attempts_before_a_change_of_the_file_are_not_counted(
+    watched: WatchedLocation, box: Box, location: ReceiveLocation
+) -> None:
+    drop(watched.claimer, watched.clock, watched.folder)
+    poison = watched.claimed()[1]
+    for _ in range(MAX_ATTEMPTS):
+        record_attempt(box.connection, location.location_id, poison.interchange_id)
+    poison.path.write_text('{"region": "corrected"}')
+    watched.run()
+    assert attempts_in(box) == 0
+    assert box.queued() == {"Everything": 3}
+    assert box.suspended() == []

@@ -35,7 +35,7 @@ from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.locations import _CONNECTIONS, HttpLocations
-from postroom.receiving.inbox_receiver import InboxReceiver
+from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS, HTTP
@@ -89,7 +89,7 @@ def publish(box: Box, location: ReceiveLocation) -> None:
     """Publish the inbox rows as the stream of the location does."""
     login = Login(url=box.url, user=box.host().role_name)
     with connect(box.url, user=login.user) as connection:
-        InboxReceiver(connection, location, connect=partial(login.connect, "inbox")).scan()
+        InboxReceiveAdapter(connection, location, connect=partial(login.connect, "inbox")).scan()
     rows = read_numbered(box.connection, location.location_id, 0, 1 << 60)
     SparkReceiveTask(location=location, home=Path(), login=login).receive(rows)
     close_worker(login)

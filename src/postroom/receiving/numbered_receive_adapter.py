@@ -1,7 +1,8 @@
 """Receive adapters whose interchanges stand in the MessageBox under numbers, so that workers of Spark can share them.
 
 The process that serves a location claims what its source has, and numbers it. A worker gets the ids of its share, and
-polls these. Without a share, an adapter claims by itself when it is polled.
+polls these. Without a share, an adapter claims by itself when it is polled, as other adapters do: so the conformance
+tests of adapters run for it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Scan:
     problems: tuple[str, ...] = ()
 
 
-class SharedReceiver(ReceiveAdapter):
+class NumberedReceiveAdapter(ReceiveAdapter):
     """Receives the claimed interchanges of a location, over one connection. Used by one thread."""
 
     def __init__(

@@ -17,13 +17,14 @@ from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import finish_files, is_unchanged
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.shared_receiver import Scan, SharedReceiver
+from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter, Scan
+from postroom.receiving.task import NumberedIncoming
 from postroom.system_properties import FILE
 
 _log = logging.getLogger(__name__)
 
 
-class FileReceiver(SharedReceiver):
+class FileReceiveAdapter(NumberedReceiveAdapter):
     """Receives the files that ``claimer`` has claimed. A file is removed or archived after it was received."""
 
     def __init__(
@@ -70,9 +71,9 @@ class FileReceiver(SharedReceiver):
             self._handle_missing_files(gone)
         return [self.to_incoming(claim) for claim in ready]
 
-    def to_incoming(self, claim: FileClaim) -> Incoming:
+    def to_incoming(self, claim: FileClaim) -> NumberedIncoming:
         """Return the interchange of a claimed file."""
-        return Incoming(
+        return NumberedIncoming(
             key=claim.path.name,
             body=FileSlice(path=claim.path, length=claim.size, inode=claim.inode),
             context=Context().write(FILE.ReceivedFileName, str(self._folder / claim.name)),

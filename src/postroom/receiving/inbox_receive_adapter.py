@@ -10,13 +10,14 @@ from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.shared_receiver import Scan, SharedReceiver
+from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter, Scan
+from postroom.receiving.task import NumberedIncoming
 
 #: Maximum number of rows of the inbox in one transaction.
 _BATCH_SIZE = 5_000
 
 
-class InboxReceiver(SharedReceiver):
+class InboxReceiveAdapter(NumberedReceiveAdapter):
     """Receives the rows that are committed in the inbox. A row is deleted after it was received."""
 
     def __init__(
@@ -46,7 +47,7 @@ class InboxReceiver(SharedReceiver):
         return Scan(active=True, claimed=numbered, more=numbered == self._batch_size)
 
     def read(self, interchange_ids: Sequence[uuid.UUID]) -> list[Incoming]:
-        batch = []
+        batch: list[Incoming] = []
         for stored in inbox.read_interchanges(self._connection, interchange_ids, self._connect):
             try:
                 context = stored.context
@@ -54,7 +55,7 @@ class InboxReceiver(SharedReceiver):
                 self._quarantine(stored.interchange_id, error)
                 continue
             batch.append(
-                Incoming(
+                NumberedIncoming(
                     key=str(stored.interchange_id),
                     body=stored.body,
                     context=context,
@@ -84,4 +85,4 @@ class InboxReceiver(SharedReceiver):
 
 
 def _list_ids(batch: Sequence[Incoming]) -> list[uuid.UUID]:
-    return [incoming.interchange_id for incoming in batch if incoming.interchange_id is not None]
+    return [incoming.interchange_id for incoming in batch if isinstance(incoming, NumberedIncoming)]
