@@ -22,9 +22,10 @@ StartStream = Callable[..., "StreamingQuery"]
 ClaimFiles = Callable[[ReceiveLocation], int]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def session() -> Iterator[SparkSession]:
-    """The session of all tests, in a home with a space and a long path. Streams have a long time to stop."""
+    """The session of the tests in this folder, in a home with a space and a long path. Streams have a long time to
+    stop. It ends before the next test of the worker, which may start a session of its own."""
     from postroom.spark.session import open_session
 
     with open_folder() as folder:
