@@ -18,19 +18,9 @@ from postroom.messagebox.queues import HostQueues
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
 from tests.support.publishers import is_waiting_for_lock
+from tests.support.reference_counts import COUNTS, STORED, count_rows
 from tests.support.waiting import wait_until
 
-STORED = ("spool", "parts", "fragments")
-COUNTS = (
-    "message_ref_count_log_1",
-    "message_ref_count_log_2",
-    "part_ref_count_log_1",
-    "part_ref_count_log_2",
-    "message_ref_count_log_totals",
-    "part_ref_count_log_totals",
-    "message_zero_sum",
-    "part_zero_sum",
-)
 QUEUES = HostQueues("Default")
 #: More messages than these are written by COPY.
 CALLS = 5
@@ -67,12 +57,6 @@ def complete(connection: Connection, limit: int = 1_000) -> int:
     claim_id = uuid.uuid4()
     claimed = QUEUES.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
     return QUEUES.complete(connection, claim_id, [message.seq for message in claimed])
-
-
-def count_rows(box: Box, *tables: str) -> dict[str, int]:
-    """Return the number of rows of each table that is not empty."""
-    counts = {table: box.count_rows(table) for table in tables}
-    return {table: rows for table, rows in counts.items() if rows}
 
 
 @pytest.mark.parametrize("publish", [publish_by_call, publish_by_copy, receive])

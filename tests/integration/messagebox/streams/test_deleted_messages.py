@@ -16,20 +16,11 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.streams.sink_batches import SinkQueue
 from tests.support.box import Box
+from tests.support.reference_counts import COUNTS, STORED, count_rows
 from tests.support.sinks import add_sink, publish, read_port_id
 
 QUEUE = SinkQueue("Default")
-TABLES = ("spool", "parts", "fragments", "default_q")
-COUNTS = (
-    "message_ref_count_log_1",
-    "message_ref_count_log_2",
-    "part_ref_count_log_1",
-    "part_ref_count_log_2",
-    "message_ref_count_log_totals",
-    "part_ref_count_log_totals",
-    "message_zero_sum",
-    "part_zero_sum",
-)
+TABLES = (*STORED, "default_q")
 
 
 @pytest.fixture(autouse=True)
@@ -51,12 +42,6 @@ def complete(box: Box, connection: Connection, name: str = "Lake", *, limit: int
 def complete_batch(connection: Connection, port_id: uuid.UUID, *, limit: int) -> int:
     batch = QUEUE.open_batch(connection, port_id, limit=limit)
     return 0 if batch is None else QUEUE.complete(connection, batch)
-
-
-def count_rows(box: Box, *tables: str) -> dict[str, int]:
-    """Return the number of rows of each table that is not empty."""
-    counts = {table: box.count_rows(table) for table in tables}
-    return {table: rows for table, rows in counts.items() if rows}
 
 
 def test_a_completed_batch_leaves_only_large_bodies_to_the_cleanup(box: Box, host: Connection) -> None:
