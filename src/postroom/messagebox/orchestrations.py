@@ -64,7 +64,7 @@ class DeployedOrchestration:
         return text
 
     @property
-    def ordered(self) -> bool:
+    def is_ordered(self) -> bool:
         return bool(self.definition["ordered"])
 
     @property

@@ -192,7 +192,7 @@ def _write_commands(session: WorkerSession, connection: Connection, instances: S
                     SubscribingService(service_id=orchestration.service_id, name=orchestration.name),
                     instance_id,
                     session.build_filter(command),
-                    ordered=orchestration.ordered,
+                    ordered=orchestration.is_ordered,
                 )
 
 

@@ -66,7 +66,7 @@ def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
         "code": one.code,
         "activate": one.filter,
         "convoy": [dotted_name(*split_key(key)) for key in one.convoy],
-        "ordered": one.ordered,
+        "ordered": one.is_ordered,
         "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in one.correlations],
         "priority": one.priority,
         "newest version": one.is_newest,

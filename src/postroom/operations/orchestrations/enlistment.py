@@ -77,7 +77,7 @@ def enlist_orchestration(connection: Connection, one: DeployedOrchestration) -> 
             BTS.ActivationServiceID == one.name if one.filter is None else parse(one.filter, properties),
             priority=one.priority,
             convoy_set_id=_choose_convoy_set(connection, subscriptions, one, properties) if one.convoy else None,
-            ordered=one.ordered and bool(one.convoy),
+            ordered=one.is_ordered and bool(one.convoy),
         )
     store_state(connection, one.service_id, ServiceState.STOPPED)
     return replace(one, state=ServiceState.STOPPED, subscription_id=subscription_id)

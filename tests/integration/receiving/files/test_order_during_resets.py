@@ -162,12 +162,12 @@ def open_location(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return opened[-1]
 
     yield open_next
-    for ordered in opened:
-        ordered.close()
+    for drop_box in opened:
+        drop_box.close()
 
 
 @pytest.fixture
-def ordered(open_location: OpenLocation) -> OrderedLocation:
+def drop_box(open_location: OpenLocation) -> OrderedLocation:
     return open_location()
 
 
@@ -186,83 +186,83 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, function_name: str, step: Callabl
 
 @pytest.mark.parametrize("function_name", ["insert_file_claims", "sync", "number_claims_in_order"])
 def test_a_file_that_is_reset_while_the_next_is_claimed_stays_before_it(
-    ordered: OrderedLocation, monkeypatch: pytest.MonkeyPatch, function_name: str
+    drop_box: OrderedLocation, monkeypatch: pytest.MonkeyPatch, function_name: str
 ) -> None:
-    ordered.drop()
-    ordered.scan()
-    ordered.scan()
-    ordered.drop()
-    ordered.scan()
-    interrupt(monkeypatch, function_name, ordered.receive_throttled)
-    ordered.scan()
-    assert ordered.claimed() == []
-    ordered.finish()
-    assert ordered.list_published() == ordered.expected()
-    assert ordered.states() == {}
+    drop_box.drop()
+    drop_box.scan()
+    drop_box.scan()
+    drop_box.drop()
+    drop_box.scan()
+    interrupt(monkeypatch, function_name, drop_box.receive_throttled)
+    drop_box.scan()
+    assert drop_box.claimed() == []
+    drop_box.finish()
+    assert drop_box.list_published() == drop_box.expected()
+    assert drop_box.states() == {}
 
 
-def test_files_that_arrive_while_tasks_are_throttled_keep_their_order(ordered: OrderedLocation) -> None:
+def test_files_that_arrive_while_tasks_are_throttled_keep_their_order(drop_box: OrderedLocation) -> None:
     for _ in range(8):
-        ordered.drop()
-        ordered.scan()
-        ordered.receive_throttled()
-    assert 0 < len(ordered.list_published()) < len(ordered.expected())
-    ordered.finish()
-    assert ordered.list_published() == ordered.expected()
+        drop_box.drop()
+        drop_box.scan()
+        drop_box.receive_throttled()
+    assert 0 < len(drop_box.list_published()) < len(drop_box.expected())
+    drop_box.finish()
+    assert drop_box.list_published() == drop_box.expected()
 
 
 def test_a_reset_file_comes_before_new_files_with_lower_names(
-    ordered: OrderedLocation, monkeypatch: pytest.MonkeyPatch
+    drop_box: OrderedLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ordered.drop()
-    ordered.scan()
-    ordered.scan()
-    ordered.dropped.append("location0-")
-    (ordered.folder / "location0-").write_text('{"region": "location0-"}\n' * DOCUMENTS)
-    ordered.scan()
-    interrupt(monkeypatch, "number_claims_in_order", ordered.receive_throttled)
-    ordered.scan()
-    ordered.finish()
-    assert ordered.list_published() == ordered.expected()
+    drop_box.drop()
+    drop_box.scan()
+    drop_box.scan()
+    drop_box.dropped.append("location0-")
+    (drop_box.folder / "location0-").write_text('{"region": "location0-"}\n' * DOCUMENTS)
+    drop_box.scan()
+    interrupt(monkeypatch, "number_claims_in_order", drop_box.receive_throttled)
+    drop_box.scan()
+    drop_box.finish()
+    assert drop_box.list_published() == drop_box.expected()
 
 
-def test_a_file_that_is_reset_twice_comes_before_a_file_that_still_settles(ordered: OrderedLocation) -> None:
-    ordered.drop()
-    ordered.drop()
-    ordered.scan()
-    ordered.scan()
-    ordered.write()
-    ordered.receive_throttled()
-    ordered.clock.move(3)
-    ordered.claimer.scan()
-    late = ordered.folder / ".postroom" / str(ordered.location.location_id)
+def test_a_file_that_is_reset_twice_comes_before_a_file_that_still_settles(drop_box: OrderedLocation) -> None:
+    drop_box.drop()
+    drop_box.drop()
+    drop_box.scan()
+    drop_box.scan()
+    drop_box.write()
+    drop_box.receive_throttled()
+    drop_box.clock.move(3)
+    drop_box.claimer.scan()
+    late = drop_box.folder / ".postroom" / str(drop_box.location.location_id)
     second = next(path for path in late.iterdir() if path.name.endswith("001"))
     os.utime(second, ns=(1, 1))
-    ordered.scan()
-    assert [claim.name for claim in ordered.claimed()] == ordered.dropped[:1], "the second file has not settled"
-    ordered.receive_throttled()
-    ordered.finish()
-    assert ordered.list_published() == ordered.expected()
+    drop_box.scan()
+    assert [claim.name for claim in drop_box.claimed()] == drop_box.dropped[:1], "the second file has not settled"
+    drop_box.receive_throttled()
+    drop_box.finish()
+    assert drop_box.list_published() == drop_box.expected()
 
 
-def test_numbering_waits_for_a_transaction_that_resets_claims(ordered: OrderedLocation) -> None:
-    ordered.drop()
-    ordered.scan()
-    ordered.scan()
-    ordered.drop()
-    ordered.scan()
-    ordered.clock.move(1)
-    with connect(ordered.box.url, user=ordered.box.host().role_name) as task, task.transaction():
-        file_claims.reset_all_claims(task, ordered.location.location_id)
-        scanning = threading.Thread(target=ordered.claimer.scan)
+def test_numbering_waits_for_a_transaction_that_resets_claims(drop_box: OrderedLocation) -> None:
+    drop_box.drop()
+    drop_box.scan()
+    drop_box.scan()
+    drop_box.drop()
+    drop_box.scan()
+    drop_box.clock.move(1)
+    with connect(drop_box.box.url, user=drop_box.box.host().role_name) as task, task.transaction():
+        file_claims.reset_all_claims(task, drop_box.location.location_id)
+        scanning = threading.Thread(target=drop_box.claimer.scan)
         scanning.start()
         waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = "
-        wait_until(lambda: ordered.box.one(f"{waiting} {ORDER_LOCK}") == 1, what="the claimer to wait for the lock")
+        wait_until(lambda: drop_box.box.one(f"{waiting} {ORDER_LOCK}") == 1, what="the claimer to wait for the lock")
     scanning.join()
-    assert ordered.claimed() == []
-    assert set(ordered.states().values()) == {FileClaimState.CLAIMING}
-    ordered.finish()
-    assert ordered.list_published() == ordered.expected()
+    assert drop_box.claimed() == []
+    assert set(drop_box.states().values()) == {FileClaimState.CLAIMING}
+    drop_box.finish()
+    assert drop_box.list_published() == drop_box.expected()
 
 
 STEPS = [
@@ -296,18 +296,18 @@ INTERRUPTED_SCAN = st.tuples(st.sampled_from(INTERRUPTION_POINTS), st.sampled_fr
     steps=st.lists(st.sampled_from(STEPS) | INTERRUPTED_SCAN, min_size=15, max_size=25),
 )
 def test_any_sequence_of_steps_keeps_the_order(open_location: OpenLocation, settle: float, steps: list[Any]) -> None:
-    ordered = open_location(settle)
-    ordered.drop()
+    drop_box = open_location(settle)
+    drop_box.drop()
     for step in steps:
         with pytest.MonkeyPatch.context() as monkeypatch:
             if isinstance(step, tuple):
                 function_name, interruption = step
-                ordered.drop()
-                interrupt(monkeypatch, function_name, partial(interruption, ordered))
-                ordered.scan()
+                drop_box.drop()
+                interrupt(monkeypatch, function_name, partial(interruption, drop_box))
+                drop_box.scan()
             else:
-                step(ordered)
-        assert ordered.list_published() == ordered.expected()[: len(ordered.list_published())]
-    ordered.finish()
-    assert ordered.list_published() == ordered.expected()
-    assert ordered.states() == {}
+                step(drop_box)
+        assert drop_box.list_published() == drop_box.expected()[: len(drop_box.list_published())]
+    drop_box.finish()
+    assert drop_box.list_published() == drop_box.expected()
+    assert drop_box.states() == {}
