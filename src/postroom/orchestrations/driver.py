@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Protocol
 
 from postroom.errors import BadValue
-from postroom.orchestrations.compensations import COMPENSATION
+from postroom.orchestrations.code_places import COMPENSATION
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.execution import Execution, Watch
 from postroom.orchestrations.failures import JournalFull, JournalMismatch, UnstorableResult

@@ -31,8 +31,7 @@ from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar
 
 from postroom.errors import StateError
-from postroom.orchestrations.code_places import find_origin, find_place, is_called_by
-from postroom.orchestrations.compensations import mark_place
+from postroom.orchestrations.code_places import find_origin, find_place, is_called_by, mark_place
 from postroom.orchestrations.failures import NotAwaited
 
 _T = TypeVar("_T")

@@ -27,8 +27,7 @@ from postroom.errors import RoutingFailure, StateError
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.message import Message, Part
-from postroom.orchestrations.code_places import format_traceback
-from postroom.orchestrations.compensations import describe_compensations
+from postroom.orchestrations.code_places import describe_compensations, format_traceback
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.event_loop import InstanceLoop, install_hooks
 from postroom.orchestrations.failures import JournalMismatch, StepFailed

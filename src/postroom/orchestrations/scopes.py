@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import ParamSpec, Self
 
-from postroom.orchestrations.compensations import mark_commands, mark_error
+from postroom.orchestrations.code_places import mark_commands, mark_error
 from postroom.orchestrations.execution import get_execution
 from postroom.processes.time_limit import TimedOut
 
