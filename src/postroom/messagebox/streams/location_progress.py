@@ -73,20 +73,7 @@ class LocationReport:
         if stored is not None and progress.state is stored.state and now < self._next_at:
             return
         self._next_at = now + _MIN_INTERVAL
-        with connection.transaction():
-            # The progress is stored again soon, so do not wait for the disk.
-            connection.execute("SET LOCAL synchronous_commit = off")
-            connection.execute(
-                statement("queries/report_running_location"),
-                {
-                    **asdict(progress),
-                    "state": progress.state.value,
-                    "reason": None if progress.reason is None else to_storable_text(progress.reason),
-                    "server": socket.gethostname(),
-                    "pid": os.getpid(),
-                    "first": stored is None,
-                },
-            )
+        store_progress(connection, "queries/report_running_location", asdict(progress), first=stored is None)
         self._stored = progress
 
     def delete(self, connection: Connection, location_id: uuid.UUID) -> None:
@@ -95,6 +82,25 @@ class LocationReport:
         connection.execute(
             "DELETE FROM messagebox.running_locations WHERE location_id = %s AND server = %s AND pid = %s",
             (location_id, socket.gethostname(), os.getpid()),
+        )
+
+
+def store_progress(connection: Connection, query: str, progress: Mapping[str, Any], *, first: bool) -> None:
+    """Store the progress of a receive location or a sink. ``first`` is True if this process has not stored any yet."""
+    reason = progress["reason"]
+    with connection.transaction():
+        # The progress is stored again soon, so do not wait for the disk.
+        connection.execute("SET LOCAL synchronous_commit = off")
+        connection.execute(
+            statement(query),
+            {
+                **progress,
+                "state": progress["state"].value,
+                "reason": None if reason is None else to_storable_text(reason),
+                "server": socket.gethostname(),
+                "pid": os.getpid(),
+                "first": first,
+            },
         )
 
 

@@ -8,8 +8,6 @@ report.store_batch(connection, 10_000, at=system_clock())
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
 import uuid
 from collections.abc import Callable
@@ -22,8 +20,8 @@ from psycopg.rows import dict_row
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.heartbeat import keep_alive
-from postroom.messagebox.queues import to_storable_text
 from postroom.messagebox.statements import statement
+from postroom.messagebox.streams.location_progress import store_progress
 
 _log = logging.getLogger(__name__)
 
@@ -80,18 +78,12 @@ class SinkReport:
         self._store(connection, progress)
 
     def store_failure(self, connection: Connection, reason: str) -> None:
-        self._store(connection, replace(self._progress, state=SinkState.FAILING, reason=to_storable_text(reason)))
+        self._store(connection, replace(self._progress, state=SinkState.FAILING, reason=reason))
 
     def _store(self, connection: Connection, progress: SinkProgress) -> None:
-        source = {"port_id": self._port_id, "server": socket.gethostname(), "pid": os.getpid(), "first": self._first}
+        values = asdict(progress) | {"port_id": self._port_id}
         try:
-            with connection.transaction():
-                # The progress is stored again soon, so do not wait for the disk.
-                connection.execute("SET LOCAL synchronous_commit = off")
-                connection.execute(
-                    statement("queries/report_running_sink"),
-                    {**asdict(progress), "state": progress.state.value, **source},
-                )
+            store_progress(connection, "queries/report_running_sink", values, first=self._first)
         except PostroomError as error:
             # A batch must not fail because of it: the connection may be lost, or the port deleted.
             _log.debug("the progress of sink %s cannot be stored: %s", self._port_id, error)
