@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from postroom import Throttling, pipelines
 from postroom.adapters import File
-from postroom.adapters.contract import AdapterDefinition
+from postroom.adapters.contract import ReceiveDefinition, SendDefinition
 from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
 from postroom.filters.expression import Filter
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
@@ -53,7 +53,7 @@ class MeasuredBox:
         *,
         promote: Mapping[Property, str],
         subscriptions: int,
-        adapter: AdapterDefinition | None = None,
+        adapter: ReceiveDefinition | None = None,
         pipeline: pipelines.ReceivePipeline | None = None,
     ) -> None:
         self.url = url
@@ -79,7 +79,7 @@ class MeasuredBox:
     def location(self) -> ReceiveLocation:
         return read_receive_locations(self.connection)[0]
 
-    def _add_location(self, adapter: AdapterDefinition, pipeline: pipelines.ReceivePipeline) -> None:
+    def _add_location(self, adapter: ReceiveDefinition, pipeline: pipelines.ReceivePipeline) -> None:
         (self.home / "in").mkdir(parents=True, exist_ok=True)
         application = self.one("INSERT INTO applications (name) VALUES ('bench') RETURNING id")
         declared = ReceivePortDefinition(name="In")
@@ -98,7 +98,7 @@ class MeasuredBox:
         )
         store_receive_location(self.connection, replace(location, uri="file:///in/*.jsonl"))
 
-    def add_send_port(self, name: str, adapter: AdapterDefinition, filter: Filter | None = None) -> uuid.UUID:
+    def add_send_port(self, name: str, adapter: SendDefinition, filter: Filter | None = None) -> uuid.UUID:
         """Add a started send port, with a subscription if it has a filter."""
         with self.connection.transaction():
             application_id = self.one("SELECT id FROM applications")
@@ -152,7 +152,7 @@ def measured_box(
     *,
     promote: Mapping[Property, str] = ORDERS,
     subscriptions: int = SUBSCRIPTIONS,
-    adapter: AdapterDefinition | None = None,
+    adapter: ReceiveDefinition | None = None,
     pipeline: pipelines.ReceivePipeline | None = None,
 ) -> Iterator[MeasuredBox]:
     """Yield a new MessageBox on a new server, which is removed afterwards."""

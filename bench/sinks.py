@@ -22,7 +22,7 @@ from psycopg.types.json import Jsonb
 from bench.messagebox import MeasuredBox, Priority, Region, Total, measured_box
 from bench.plain_spark import PlainSpark, plain_spark
 from bench.ratios import Result, compute_ratio, measure_alternately, seconds
-from postroom.adapters import AnySink, Null, SparkSink, SparkTable
+from postroom.adapters import Null, SinkDefinition, SparkSink, SparkTable
 from postroom.message import Message
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
@@ -65,7 +65,7 @@ class MeasuredSinks:
         self._sinks = sinks
         self._port_id = box.add_send_port("Lake", Null())
 
-    def write(self, sink: AnySink) -> float:
+    def write(self, sink: SinkDefinition) -> float:
         """Return rows/s, from the first batch until the last message is deleted."""
         self._fill_queue(sink)
         elapsed = self._drain()
@@ -111,7 +111,7 @@ class MeasuredSinks:
                     return ended - started
                 time.sleep(0.05)
 
-    def _fill_queue(self, sink: AnySink) -> None:
+    def _fill_queue(self, sink: SinkDefinition) -> None:
         """Fill the queue, count the references as the jobs do, and vacuum the tables as autovacuum would."""
         box = self._box
         box.empty()
@@ -146,7 +146,7 @@ class MeasuredSinks:
         box.connection.execute("VACUUM ANALYZE")
         box.connection.execute("CHECKPOINT")
 
-    def _count_rows(self, sink: AnySink) -> tuple[object, object]:
+    def _count_rows(self, sink: SinkDefinition) -> tuple[object, object]:
         """Return the number of rows and of messages, as another reader finds them."""
         if isinstance(sink, SparkTable):
             return self._box.one("SELECT count(*) FROM public.lake"), self._box.one(

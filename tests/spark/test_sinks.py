@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from postroom import Application, Throttling, adapters, pipelines
-from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.adapters import SinkDefinition, SparkSink, SparkTable
 from postroom.agent.streaming.interchange import CHUNK_ROWS
 from postroom.maps import Python
 from postroom.maps.port_maps import PortMaps
@@ -180,7 +180,7 @@ def test_a_batch_is_written_to_postgresql_and_to_another_format(
 ) -> None:
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     table = SparkTable(box.url, "public.orders", columns=COLUMNS, parse="lines ARRAY<STRUCT<sku: STRING>>", body="text")
-    sinks: dict[str, AnySink] = {
+    sinks: dict[str, SinkDefinition] = {
         "Table": table,
         "Xml": SparkSink("xml", "documents", options={"rowTag": "message", "rootTag": "messages"}),
     }

@@ -27,7 +27,7 @@ class Outbox:
         self.connection.execute(
             "CREATE TABLE public.outbox (id bigserial PRIMARY KEY, body bytea); GRANT ALL ON public.outbox TO public"
         )
-        self.definition: adapters.AdapterDefinition = declare_receive(url)
+        self.definition: adapters.ReceiveDefinition = declare_receive(url)
 
     def put(self, content: bytes) -> None:
         self.connection.execute("INSERT INTO public.outbox (body) VALUES (%b)", (content,))
@@ -45,7 +45,7 @@ class Outbox:
 
 
 def add_polled_location(
-    box: Box, adapter: adapters.AdapterDefinition, *, name: str = "rows", kind: str | None = None
+    box: Box, adapter: adapters.ReceiveDefinition, *, name: str = "rows", kind: str | None = None
 ) -> ReceiveLocation:
     """Add a receive location for orders in JSON. ``kind`` replaces the kind of the adapter."""
     box.add_location(pipelines.Json(promote=PROMOTE), port=f"{name}In", name=name)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.adapters import AdapterDefinition, Attempt
+from postroom.adapters import Attempt, SendDefinition
 from postroom.adapters.contract import Outgoing
 from postroom.errors import DeliveryFailure
 from postroom.message import Message
@@ -41,7 +41,7 @@ class RecordingAdapter:
         self.closed = 0
         self._lock = threading.Lock()
 
-    def build(self, definition: AdapterDefinition, home: Path) -> RecordingAdapter:
+    def build(self, definition: SendDefinition, home: Path) -> RecordingAdapter:
         return self
 
     def open(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.adapters import SinkDefinition, SparkSink, SparkTable
 from postroom.message import Message
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams.sink_batches import SinkBatch
@@ -32,18 +32,18 @@ class InProcessWriter:
         self._home = home
         self._at = at
 
-    def target(self, sink: AnySink) -> LocalTarget | None:
+    def target(self, sink: SinkDefinition) -> LocalTarget | None:
         if not isinstance(sink, SparkSink) or not sink.is_files:
             return None
         return _ReportingTarget(sink.target(self._home), self._at)
 
-    def row_format(self, sink: AnySink) -> RowFormat:
+    def row_format(self, sink: SinkDefinition) -> RowFormat:
         return RowFormat(columns=sink.columns, body=sink.body)
 
-    def check(self, sink: AnySink) -> None:
+    def check(self, sink: SinkDefinition) -> None:
         pass  # it needs no jars
 
-    def write(self, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None:
+    def write(self, sink: SinkDefinition, batch: SinkBatch, task: SinkTask) -> None:
         self._at("begin")
         ranges = [seqs._asdict() for seqs in split_into_ranges(batch.seqs)]
         batches = [pa.RecordBatch.from_pylist(ranges)]
@@ -51,7 +51,13 @@ class InProcessWriter:
             table = Table(url=sink.url, name=sink.table)
             table.prepare(task.rows.schema)
             list(TableTask(task=task, table=table)(iter(batches)))
-        elif (target := self.target(sink)) is not None and not sink.partition_by:
+        else:
+            assert isinstance(sink, SparkSink)
+            self._write_files(sink, batch, task, batches)
+        self._at("written")
+
+    def _write_files(self, sink: SparkSink, batch: SinkBatch, task: SinkTask, batches: list[pa.RecordBatch]) -> None:
+        if (target := self.target(sink)) is not None and not sink.partition_by:
             files = ParquetTask(task=task, folder=target.create_task_folder(batch), codec="snappy")
             target.stage(batch, [name.as_py() for written in files(iter(batches)) for name in written["name"]])
         else:
@@ -67,7 +73,6 @@ class InProcessWriter:
                 basename_template=f"{batch.batch_id.hex}-{batch.attempt}-{{i}}.parquet",
                 existing_data_behavior="overwrite_or_ignore",
             )
-        self._at("written")
 
     def has_died(self) -> bool:
         return False
@@ -84,7 +89,7 @@ class _ReportingTarget(LocalTarget):
 
 
 def add_sink(
-    box: Box, sink: AnySink, *, name: str = "Lake", filter: str = "exists(Orders.Region)", **port: object
+    box: Box, sink: SinkDefinition, *, name: str = "Lake", filter: str = "exists(Orders.Region)", **port: object
 ) -> None:
     box.add_port(name, filter, adapter=sink.model_dump(mode="json"), **port)  # type: ignore[arg-type]
 

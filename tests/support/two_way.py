@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from postroom import pipelines
-from postroom.adapters import AdapterDefinition, Attempt
+from postroom.adapters import Attempt, SendDefinition
 from postroom.adapters.contract import ReceivedResponse
 from postroom.maps.port_maps import NO_MAPS
 from postroom.message import Bytes, Context, Message
@@ -26,7 +26,7 @@ class AnsweringAdapter(RecordingAdapter):
         super().__init__()
         self.answer = answer
 
-    def build(self, definition: AdapterDefinition, home: Path) -> AnsweringAdapter:
+    def build(self, definition: SendDefinition, home: Path) -> AnsweringAdapter:
         return self
 
     def solicit(self, message: Message, attempt: Attempt) -> ReceivedResponse:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 import postroom
 from postroom import Application, Client, pipelines
+from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.kinds import ADAPTERS
 from postroom.agent.direct.direct_batch import Published
 from postroom.agent.streaming.documents import ALWAYS_PROMOTED, build_initial_context
@@ -293,7 +294,7 @@ def test_every_decision_that_code_cites_exists() -> None:
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("adapters.md", [adapter for adapter in ADAPTERS.values() if not adapter.is_dynamic]),
+        ("adapters.md", [adapter for adapter in ADAPTERS.values() if adapter is not Dynamic]),
         ("pipelines.md", [*get_args(pipelines.ReceivePipeline)]),
     ],
 )

@@ -14,23 +14,24 @@ from postroom.adapters.contract import (
     Committed,
     Incoming,
     ReceiveAdapter,
+    ReceiveDefinition,
     Refused,
     SendAdapter,
+    SendDefinition,
 )
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
 from postroom.adapters.http.receive_definition import HttpReceive
-from postroom.adapters.kinds import AnySink, build
+from postroom.adapters.kinds import build
 from postroom.adapters.null import Null
 from postroom.adapters.postgres.definition import Postgres
 from postroom.adapters.postgres.receive_definition import PostgresReceive
-from postroom.adapters.sink.definition import SparkSink, SparkTable
+from postroom.adapters.sink.definition import SinkDefinition, SparkSink, SparkTable
 from postroom.adapters.spark_reader.definition import SparkReader
 from postroom.secrets.credentials import password_hash
 
 __all__ = [
     "AdapterDefinition",
-    "AnySink",
     "Attempt",
     "Committed",
     "File",
@@ -41,8 +42,11 @@ __all__ = [
     "Postgres",
     "PostgresReceive",
     "ReceiveAdapter",
+    "ReceiveDefinition",
     "Refused",
     "SendAdapter",
+    "SendDefinition",
+    "SinkDefinition",
     "SparkReader",
     "SparkSink",
     "SparkTable",

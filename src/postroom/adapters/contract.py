@@ -210,7 +210,8 @@ class ReceiveAdapter(Protocol):
 
 
 class AdapterDefinition(DeclaredValue):
-    """The adapter of a receive location or send port, as an application declares it. Frozen and serialisable.
+    """An adapter, as an application declares it: a ReceiveDefinition, a SendDefinition, or both. Frozen and
+    serialisable.
 
     The constructor checks types only. ``problems`` checks the values, so that all problems of an application are
     reported together. Differences between adapters are attributes and methods here: no other module compares kinds.
@@ -220,48 +221,35 @@ class AdapterDefinition(DeclaredValue):
 
     #: The value of BTS.InboundTransportType and BTS.OutboundTransportType.
     transport_type: ClassVar[str] = ""
-    #: True if receive locations can have it.
-    can_receive: ClassVar[bool] = False
-    #: True if send ports can have it.
-    can_send: ClassVar[bool] = False
-    #: True if the pipeline process of its host receives, with Spark. Otherwise a host receives.
-    receives_on_spark: ClassVar[bool] = False
-    #: True if Spark drains the send port. Hosts do not serve it.
-    is_sink: ClassVar[bool] = False
-    #: True if each message has its own address.
-    is_dynamic: ClassVar[bool] = False
-    #: True if a reader of Spark reads rows.
-    reads_rows: ClassVar[bool] = False
-    #: The largest batch of messages that the send adapter takes together. Above 1 it is a BatchSendAdapter (DEQ-19).
-    max_batch: ClassVar[int] = 1
     #: True if it can return a response: to the program that it receives from, or of the program that it sends to.
     can_be_two_way: ClassVar[bool] = False
-    #: The unit that a receive location receives, for users.
-    intake_unit: ClassVar[str] = "file"
 
     kind: str
 
-    @classmethod
-    def can_be_isolated(cls) -> bool:
-        """Return True if an isolated host may receive with it (HST-02)."""
-        return cls.can_receive and not cls.receives_on_spark
-
     def problems(self) -> list[str]:
         """Return the problems of the definition, one sentence each."""
-        return []
-
-    def receive_problems(self) -> list[str]:
-        """Return the problems that the definition has at a receive location, but not at a send port."""
         return []
 
     @abstractmethod
     def address(self, home: Path) -> str:
         """Return the URI: the value of BTS.InboundTransportLocation and BTS.OutboundTransportLocation."""
 
-    @property
-    def guarantee(self) -> str:
-        """The delivery guarantee of a sink, in one line. Empty for other adapters."""
-        return ""
+
+class ReceiveDefinition(AdapterDefinition):
+    """The adapter of a receive location. A host polls the adapter that ``make_receiver`` returns."""
+
+    #: True if the pipeline process of its host receives, with Spark. Otherwise a host receives.
+    receives_on_spark: ClassVar[bool] = False
+    #: True if a reader of Spark reads rows.
+    reads_rows: ClassVar[bool] = False
+    #: True if an isolated host may receive with it (HST-02).
+    can_be_isolated: ClassVar[bool] = True
+    #: The unit that a receive location receives, for users.
+    intake_unit: ClassVar[str] = "file"
+
+    def receive_problems(self) -> list[str]:
+        """Return the problems that the definition has at a receive location, but not at a send port."""
+        return []
 
     @property
     def is_row_stream(self) -> bool:
@@ -283,13 +271,25 @@ class AdapterDefinition(DeclaredValue):
         """The largest batch that a host polls, and publishes in one transaction."""
         return 100
 
-    def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
-        """Return a send adapter that is not open yet. Relative paths are resolved against ``home``."""
-        raise DefinitionError(f"The adapter {self.kind!r} cannot send.")
-
     def make_receiver(self, home: Path) -> ReceiveAdapter:
         """Return a receive adapter that is not open yet. Relative paths are resolved against ``home``."""
         raise DefinitionError(f"The adapter {self.kind!r} does not receive in a host.")
+
+
+class SendDefinition(AdapterDefinition):
+    """The adapter of a send port."""
+
+    #: The largest batch of messages that the send adapter takes together. Above 1 it is a BatchSendAdapter (DEQ-19).
+    max_batch: ClassVar[int] = 1
+
+    @property
+    def guarantee(self) -> str:
+        """The delivery guarantee of a sink, in one line. Empty for other adapters."""
+        return ""
+
+    @abstractmethod
+    def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+        """Return a send adapter that is not open yet. Relative paths are resolved against ``home``."""
 
 
 def get_body(message: Message) -> Part:

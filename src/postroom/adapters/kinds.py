@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator, SerializeAsAny, TypeAdapter
 
-from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.contract import AdapterDefinition, ReceiveDefinition, SendAdapter, SendDefinition
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.file.definition import File
 from postroom.adapters.http.definition import Http
@@ -31,9 +31,6 @@ from postroom.stored_definitions import read_stored
 
 #: The group of entry points that packages register their adapters in.
 ENTRY_POINTS = "postroom.adapters"
-
-#: The adapters of send ports that Spark drains.
-AnySink = SparkSink | SparkTable
 
 #: The adapters of Postroom by kind.
 ADAPTERS: Mapping[str, type[AdapterDefinition]] = {
@@ -83,8 +80,8 @@ def _load_from_package(kind: str) -> type[AdapterDefinition]:
         ) from error
     if not isinstance(loaded, type) or not issubclass(loaded, AdapterDefinition):
         raise DefinitionError(
-            f"The adapter of the kind {kind!r} from {sources[0]} is not an AdapterDefinition.",
-            hint="The entry point must name a class that is derived from postroom.adapters.AdapterDefinition.",
+            f"The adapter of the kind {kind!r} from {sources[0]} is not the definition of an adapter.",
+            hint="The entry point must name a class derived from adapters.ReceiveDefinition or SendDefinition.",
         )
     if (default := loaded.model_fields["kind"].default) != kind:
         raise DefinitionError(
@@ -105,8 +102,19 @@ def find_registration_problem(adapter_type: type[AdapterDefinition], kind: str) 
     return f"{adapter_type.__qualname__} has the kind {kind!r}, which is that of {registered.__qualname__}; rename it."
 
 
-def get_adapter_type(kind: str) -> type[AdapterDefinition]:
-    """Return the type for a kind of adapter, or AdapterDefinition if no usable one is installed here."""
+def get_receive_type(kind: str) -> type[ReceiveDefinition]:
+    """Return the type for a kind of receive adapter, or ReceiveDefinition if no usable one is installed here."""
+    found = _get_adapter_type(kind)
+    return found if issubclass(found, ReceiveDefinition) else ReceiveDefinition
+
+
+def get_send_type(kind: str) -> type[SendDefinition]:
+    """Return the type for a kind of send adapter, or SendDefinition if no usable one is installed here."""
+    found = _get_adapter_type(kind)
+    return found if issubclass(found, SendDefinition) else SendDefinition
+
+
+def _get_adapter_type(kind: str) -> type[AdapterDefinition]:
     try:
         return find_adapter_type(kind)
     except DefinitionError:
@@ -116,7 +124,7 @@ def get_adapter_type(kind: str) -> type[AdapterDefinition]:
 def list_adapter_types() -> dict[str, type[AdapterDefinition]]:
     """Return the adapters of Postroom, and those of installed packages that can be used, by kind."""
     kinds = sorted({*ADAPTERS, *(point.name for point in entry_points(group=ENTRY_POINTS))})
-    found = {kind: get_adapter_type(kind) for kind in kinds}
+    found = {kind: _get_adapter_type(kind) for kind in kinds}
     return {kind: adapter_type for kind, adapter_type in found.items() if adapter_type is not AdapterDefinition}
 
 
@@ -131,40 +139,45 @@ def _read_adapter(source: object) -> AdapterDefinition:
         raise ValueError(f"{error.what} {error.why}".rstrip()) from None
 
 
-#: An adapter as a field of stored definitions. ``kind`` selects its type.
-StoredAdapter = Annotated[SerializeAsAny[AdapterDefinition], PlainValidator(_read_adapter)]
-
-_STORED: TypeAdapter[AdapterDefinition] = TypeAdapter(StoredAdapter)
-
-
-def load_adapter(stored: Mapping[str, Any]) -> AdapterDefinition:
-    """Parse a stored adapter."""
-    return read_stored(f"adapter of the kind {stored.get('kind')!r}", _STORED, stored)
+def _read_receive_adapter(source: object) -> ReceiveDefinition:
+    adapter = _read_adapter(source)
+    if not isinstance(adapter, ReceiveDefinition):
+        raise ValueError(f"the adapter {adapter.kind!r} cannot receive")
+    return adapter
 
 
-def load_receive_adapter(stored: Mapping[str, Any]) -> AdapterDefinition:
+def _read_send_adapter(source: object) -> SendDefinition:
+    adapter = _read_adapter(source)
+    if not isinstance(adapter, SendDefinition):
+        raise ValueError(f"the adapter {adapter.kind!r} cannot send")
+    return adapter
+
+
+#: The adapter of a receive location or send port as a field of stored definitions. ``kind`` selects its type.
+StoredReceiveAdapter = Annotated[SerializeAsAny[ReceiveDefinition], PlainValidator(_read_receive_adapter)]
+StoredSendAdapter = Annotated[SerializeAsAny[SendDefinition], PlainValidator(_read_send_adapter)]
+
+_RECEIVE: TypeAdapter[ReceiveDefinition] = TypeAdapter(StoredReceiveAdapter)
+_SEND: TypeAdapter[SendDefinition] = TypeAdapter(StoredSendAdapter)
+
+
+def load_receive_adapter(stored: Mapping[str, Any]) -> ReceiveDefinition:
     """Parse the stored adapter of a receive location."""
-    adapter = load_adapter(stored)
-    if not adapter.can_receive:
-        raise DefinitionError(f"The adapter {adapter.kind!r} cannot receive.")
-    return adapter
+    return read_stored(f"adapter of the kind {stored.get('kind')!r}", _RECEIVE, stored)
 
 
-def load_port_adapter(stored: Mapping[str, Any]) -> AdapterDefinition:
+def load_send_adapter(stored: Mapping[str, Any]) -> SendDefinition:
     """Parse the stored adapter of a send port."""
-    adapter = load_adapter(stored)
-    if not adapter.can_send:
-        raise DefinitionError(f"The adapter {adapter.kind!r} cannot send.")
-    return adapter
+    return read_stored(f"adapter of the kind {stored.get('kind')!r}", _SEND, stored)
 
 
-def get_watched_folder(adapter: AdapterDefinition) -> File | None:
+def get_watched_folder(adapter: ReceiveDefinition) -> File | None:
     """Return the folder that a receive location with this adapter claims files in, or None if it claims no files."""
     if isinstance(adapter, SparkReader):
-        return adapter.watched if adapter.reads_files else None
+        return adapter.watched_folder
     return adapter if isinstance(adapter, File) else None
 
 
-def build(definition: AdapterDefinition, home: Path) -> SendAdapter:
+def build(definition: SendDefinition, home: Path) -> SendAdapter:
     """Return a send adapter that is not open yet. Relative paths are resolved against ``home``."""
     return definition.make_sender(home)

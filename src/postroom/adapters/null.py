@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from postroom.adapters.contract import AdapterDefinition, Attempt, SendAdapter
+from postroom.adapters.contract import Attempt, SendAdapter, SendDefinition
 from postroom.clock import Clock, system_clock
 from postroom.message import Message
 
 
-class Null(AdapterDefinition):
+class Null(SendDefinition):
     """Discards every message: ``adapters.Null()``."""
 
     transport_type: ClassVar[str] = "NULL"
-    can_send: ClassVar[bool] = True
 
     kind: Literal["null"] = "null"
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.adapters import AdapterDefinition
+from postroom.adapters import SendDefinition
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.circuit_breaker import CircuitBreaker
@@ -129,7 +129,7 @@ class Application(Declarations):
     def send_port(
         self,
         name: str,
-        adapter: AdapterDefinition,
+        adapter: SendDefinition,
         *,
         filter: Filter | str | None = None,
         retry: Retry = Retry(),  # noqa: B008 - frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from postroom.adapters.kinds import StoredAdapter
+from postroom.adapters.kinds import StoredSendAdapter
 from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.stored_definitions import DeclaredValue
@@ -26,4 +26,4 @@ class BackupTransport(TransportSettings, DeclaredValue):
     It is used when the retries of the port are used up, and has its own retries and service window.
     """
 
-    adapter: StoredAdapter = Field(kw_only=False)
+    adapter: StoredSendAdapter = Field(kw_only=False)

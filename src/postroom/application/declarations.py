@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from postroom.adapters import AdapterDefinition
+from postroom.adapters import ReceiveDefinition
 from postroom.application.definition import DEFAULT_HOST
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition, get_caller_position
@@ -57,7 +57,7 @@ class ReceivePort(Declared):
     def location(
         self,
         name: str,
-        adapter: AdapterDefinition,
+        adapter: ReceiveDefinition,
         *,
         pipeline: ReceivePipeline | None = None,
         host: str = DEFAULT_HOST,

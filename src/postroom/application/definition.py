@@ -18,9 +18,9 @@ from pydantic import (
     model_validator,
 )
 
-from postroom.adapters.contract import AdapterDefinition
 from postroom.adapters.file.definition import File
-from postroom.adapters.kinds import StoredAdapter, get_watched_folder
+from postroom.adapters.kinds import StoredReceiveAdapter, StoredSendAdapter, get_watched_folder
+from postroom.adapters.sink.definition import SinkDefinition
 from postroom.application.backup_transport import BackupTransport, TransportSettings
 from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.handler import Handler
@@ -105,7 +105,7 @@ class HostDefinition(_Positioned):
 
 class ReceiveLocationDefinition(_Positioned):
     name: str
-    adapter: StoredAdapter
+    adapter: StoredReceiveAdapter
     pipeline: StoredPipeline
     host: str
     enabled: bool = True
@@ -166,7 +166,7 @@ class SendPortSettings(TransportSettings):
         """Yield the problems of the order of delivery that a user has declared. The values can be any objects."""
         if declared.stop_on_failure is True and declared.ordered is not True:
             yield "stop_on_failure=True needs ordered=True. Without an order no message waits for a failed one."
-        if declared.ordered is True and isinstance(declared.adapter, AdapterDefinition) and declared.adapter.is_sink:
+        if declared.ordered is True and isinstance(declared.adapter, SinkDefinition):
             yield "a sink has no ordered delivery: Spark writes the messages of a batch in parallel."
         if declared.ordered is True and isinstance(declared.backup, BackupTransport):
             yield "an ordered send port has no backup transport: messages of two transports would not be in order."
@@ -174,7 +174,7 @@ class SendPortSettings(TransportSettings):
 
 class SendPortDefinition(SendPortSettings, _Positioned):
     name: str
-    adapter: StoredAdapter
+    adapter: StoredSendAdapter
     filter: InstanceOf[Filter] | None = None
     host: str
     state: SendPortState = "started"

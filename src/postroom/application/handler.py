@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from postroom.adapters.kinds import get_adapter_type, list_adapter_types
+from postroom.adapters import ReceiveDefinition, SendDefinition
+from postroom.adapters.kinds import get_receive_type, list_adapter_types
 from postroom.stored_definitions import DeclaredValue
 
 Direction = Literal["receive", "send"]
@@ -34,7 +35,7 @@ class Handler(DeclaredValue):
     @property
     def can_be_isolated(self) -> bool:
         """True if an isolated host may have the handler (HST-02)."""
-        return self.direction == "receive" and get_adapter_type(self.adapter).can_be_isolated()
+        return self.direction == "receive" and get_receive_type(self.adapter).can_be_isolated
 
     def problems(self) -> list[str]:
         """Describe each value that is not possible."""
@@ -65,8 +66,8 @@ def list_default_handlers(*, isolated: bool) -> tuple[Handler, ...]:
 
 def _list_kinds(direction: Direction) -> list[str]:
     """Return the kinds of the adapters that can be used in this direction, sorted."""
-    types = list_adapter_types()
-    return [kind for kind, each in types.items() if (each.can_receive if direction == "receive" else each.can_send)]
+    wanted = ReceiveDefinition if direction == "receive" else SendDefinition
+    return [kind for kind, found in list_adapter_types().items() if issubclass(found, wanted)]
 
 
 def describe_handlers(handlers: Sequence[Handler] | None) -> str:

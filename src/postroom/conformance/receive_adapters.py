@@ -46,7 +46,7 @@ _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit":
 class Source(Protocol):
     """The source of interchanges: a folder, a table or a server."""
 
-    definition: adapters.AdapterDefinition
+    definition: adapters.ReceiveDefinition
 
     def put(self, content: bytes) -> None:
         """Add an interchange with this body."""
@@ -256,8 +256,7 @@ class ReceiveAdapterConformance(ReceivingConformance):
     def test_its_definition_is_valid_and_can_be_stored_and_pickled(self, source: Source) -> None:
         definition = source.definition
         assert [*definition.problems(), *definition.receive_problems()] == []
-        assert definition.can_receive
-        assert kinds.load_adapter(definition.model_dump(mode="json")) == definition
+        assert kinds.load_receive_adapter(definition.model_dump(mode="json")) == definition
         assert pickle.loads(pickle.dumps(definition)) == definition
 
     def test_it_can_be_closed_twice_and_without_an_open(self, make_adapter: Callable[[], ReceiveAdapter]) -> None:

@@ -28,7 +28,7 @@ from postroom.message import Message, Part
 class Destination(Protocol):
     """The destination of the messages: a folder or a server."""
 
-    definition: adapters.AdapterDefinition
+    definition: adapters.SendDefinition
 
     def read_received(self) -> list[bytes]:
         """Return the contents of all received messages, in any order."""
@@ -78,7 +78,7 @@ class SendAdapterConformance:
     def test_its_definition_is_valid_and_can_be_stored_and_pickled(self, destination: Destination) -> None:
         definition = destination.definition
         assert definition.problems() == []
-        assert kinds.load_adapter(definition.model_dump(mode="json")) == definition
+        assert kinds.load_send_adapter(definition.model_dump(mode="json")) == definition
         assert pickle.loads(pickle.dumps(definition)) == definition
 
     def test_it_can_be_closed_twice_and_without_an_open(self, destination: Destination, tmp_path: Path) -> None:

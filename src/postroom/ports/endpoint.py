@@ -7,8 +7,6 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
-from postroom.adapters import AdapterDefinition
-from postroom.adapters.kinds import get_adapter_type
 from postroom.errors import DefinitionError
 from postroom.maps.port_maps import PortMaps, load_maps
 
@@ -47,11 +45,6 @@ class Endpoint:
     @property
     def adapter_kind(self) -> str:
         return str(self.adapter_json.get("kind", ""))
-
-    @cached_property
-    def adapter_type(self) -> type[AdapterDefinition]:
-        """The type of the adapter, which is known without its settings."""
-        return get_adapter_type(self.adapter_kind)
 
     @cached_property
     def has_maps(self) -> bool:

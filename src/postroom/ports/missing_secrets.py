@@ -18,7 +18,7 @@ def find_missing_secrets(
     """
     uses: list[tuple[str, object]] = []
     for port in read_send_ports(connection, host_id=host_id):
-        if in_spark is None or port.adapter_type.is_sink == in_spark:
+        if in_spark is None or port.is_sink == in_spark:
             adapters = [transport.adapter_json for transport in port.transports]
             uses.append((f"send port {port.name}", [*adapters, port.definition["pipeline"]]))
     for location in read_receive_locations(connection, host_id=host_id):

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from psycopg.types.json import Jsonb
 
-from postroom.adapters import AdapterDefinition, File, HttpReceive
-from postroom.adapters.kinds import get_watched_folder, load_receive_adapter
+from postroom.adapters import File, HttpReceive, ReceiveDefinition
+from postroom.adapters.kinds import get_receive_type, get_watched_folder, load_receive_adapter
 from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, Schedule
 from postroom.messagebox.configuration.endpoints import read_receive_location_rows, store_receive_location_row
 from postroom.messagebox.connection import Connection
@@ -53,8 +53,13 @@ class ReceiveLocation(Endpoint):
         return str(self.port["authentication"])
 
     @cached_property
-    def adapter(self) -> AdapterDefinition:
+    def adapter(self) -> ReceiveDefinition:
         return self._parse(load_receive_adapter, self.adapter_json)
+
+    @cached_property
+    def adapter_type(self) -> type[ReceiveDefinition]:
+        """The type of the adapter, which is known without its settings."""
+        return get_receive_type(self.adapter_kind)
 
     @property
     def watched_folder(self) -> File | None:

@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from postroom.adapters import AdapterDefinition
-from postroom.adapters.kinds import load_port_adapter
+from postroom.adapters import SendDefinition, SinkDefinition
+from postroom.adapters.dynamic.definition import Dynamic
+from postroom.adapters.kinds import get_send_type, load_send_adapter
 from postroom.application import SendPortDefinition
 from postroom.application.backup_transport import TransportSettings
 from postroom.application.definition import SendPortSettings
@@ -35,8 +36,23 @@ class Transport(Endpoint):
         return _select(TransportSettings, self.definition)
 
     @cached_property
-    def adapter(self) -> AdapterDefinition:
-        return self._parse(load_port_adapter, self.adapter_json)
+    def adapter(self) -> SendDefinition:
+        return self._parse(load_send_adapter, self.adapter_json)
+
+    @cached_property
+    def adapter_type(self) -> type[SendDefinition]:
+        """The type of the adapter, which is known without its settings."""
+        return get_send_type(self.adapter_kind)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """True if each message has its own address."""
+        return issubclass(self.adapter_type, Dynamic)
+
+    @property
+    def is_sink(self) -> bool:
+        """True if Spark drains the port. Hosts do not serve it."""
+        return issubclass(self.adapter_type, SinkDefinition)
 
 
 @dataclass(frozen=True, kw_only=True)

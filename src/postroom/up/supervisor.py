@@ -211,7 +211,7 @@ class Supervisor:
             on_spark = {
                 location.host_id for location in read_receive_locations(connection) if location.is_received_on_spark
             }
-            on_spark |= {port.host_id for port in read_send_ports(connection) if port.adapter_type.is_sink}
+            on_spark |= {port.host_id for port in read_send_ports(connection) if port.is_sink}
         children = [self._build_child("host", host.name) for host in known]
         return children + [self._build_child("pipeline", host.name) for host in known if host.host_id in on_spark]
 

@@ -61,7 +61,7 @@ class Folder:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
-        self.definition: adapters.AdapterDefinition = adapters.File(folder, settle=0)
+        self.definition: adapters.ReceiveDefinition = adapters.File(folder, settle=0)
         self._folder = folder
         self._number = 0
 
@@ -148,7 +148,7 @@ class Clients:
 
     def __init__(self, url: str, home: Path, port: int) -> None:
         self._port = port
-        self.definition: adapters.AdapterDefinition = adapters.HttpReceive("/orders", port=self._port)
+        self.definition: adapters.ReceiveDefinition = adapters.HttpReceive("/orders", port=self._port)
         self._url = url
         self._start = partial(HostInstance, url, "Main", home, settings=HostSettings(runs_jobs=False))
         self._host: HostInstance | None = None

@@ -39,7 +39,7 @@ def test_the_last_part_of_a_path_with_a_macro_is_the_file_name(path: str | Path,
     assert definition.problems() == []
     assert (definition.folder(HOME), definition.name) == (Path(folder), name)
     stored = definition.model_dump(mode="json")
-    assert kinds.load_adapter(stored) == definition
+    assert kinds.load_send_adapter(stored) == definition
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_last_part_of_a_path_with_a_macro_is_the_file_name(path: str | Path,
         (adapters.SparkReader("text", "in/*.txt"), "write the folder 'in', and pattern='*.txt'"),
     ],
 )
-def test_a_receive_location_has_a_folder_and_a_pattern(adapter: adapters.AdapterDefinition, said: str) -> None:
+def test_a_receive_location_has_a_folder_and_a_pattern(adapter: adapters.ReceiveDefinition, said: str) -> None:
     assert adapter.problems() == []
     [problem] = adapter.receive_problems()
     assert said in problem
@@ -182,13 +182,13 @@ def test_a_stored_definition_has_its_kind() -> None:
     stored = [adapters.File("in"), adapters.Http("https://example.com"), adapters.Null()]
     assert [definition.model_dump(mode="json")["kind"] for definition in stored] == ["file", "http", "null"]
     for definition in stored:
-        assert kinds.load_adapter(definition.model_dump(mode="json")) == definition
+        assert kinds.load_send_adapter(definition.model_dump(mode="json")) == definition
 
 
 @pytest.mark.parametrize("stored", [{"kind": "pigeon"}, {"kind": "file"}, {"kind": "null", "speed": 5}, {}])
 def test_an_invalid_stored_adapter_is_rejected(stored: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
-        kinds.load_adapter(stored)
+        kinds.load_send_adapter(stored)
 
 
 def test_an_http_receive_adapter_has_an_address() -> None:
@@ -251,14 +251,19 @@ def test_an_invalid_http_receive_definition_has_problems(arguments: dict[str, An
 
 
 def test_every_adapter_has_the_name_of_its_transport() -> None:
-    named = {kind: kinds.get_adapter_type(kind).transport_type for kind in ("file", "http", "http_receive")}
-    assert named == {"file": "FILE", "http": "HTTP", "http_receive": "HTTP"}
+    assert [kinds.get_send_type(kind).transport_type for kind in ("file", "http")] == ["FILE", "HTTP"]
+    assert kinds.get_receive_type("http_receive").transport_type == "HTTP"
     assert all(adapter.transport_type for adapter in kinds.ADAPTERS.values())
 
 
-def test_an_unknown_kind_has_what_all_adapters_share() -> None:
-    unknown = kinds.get_adapter_type("carrier pigeon")
-    assert (unknown.is_sink, unknown.is_dynamic, unknown.reads_rows) == (False, False, False)
+@pytest.mark.parametrize("kind", ["carrier pigeon", "http_receive"])
+def test_a_kind_that_cannot_send_has_what_all_send_adapters_share(kind: str) -> None:
+    assert kinds.get_send_type(kind) is adapters.SendDefinition
+
+
+@pytest.mark.parametrize("kind", ["carrier pigeon", "http"])
+def test_a_kind_that_cannot_receive_has_what_all_receive_adapters_share(kind: str) -> None:
+    assert kinds.get_receive_type(kind) is adapters.ReceiveDefinition
 
 
 def test_every_kind_of_adapter_is_an_identifier() -> None:

@@ -20,12 +20,12 @@ PIGEON = """
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from postroom.adapters import AdapterDefinition
+from postroom.adapters import Null, SendAdapter, SendDefinition
+from postroom.clock import Clock, system_clock
 
 
-class Pigeon(AdapterDefinition):
+class Pigeon(SendDefinition):
     transport_type: ClassVar[str] = "PIGEON"
-    can_send: ClassVar[bool] = True
     kind: Literal["pigeon"] = "pigeon"
     loft: str
 
@@ -34,6 +34,9 @@ class Pigeon(AdapterDefinition):
 
     def problems(self) -> list[str]:
         return [] if self.loft else ["loft is empty."]
+
+    def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
+        return Null().make_sender(home)
 """
 
 
@@ -60,7 +63,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 )
 def test_an_invalid_stored_definition_is_reported_without_its_values(stored: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError) as refused:
-        kinds.load_adapter(stored)
+        kinds.load_send_adapter(stored)
     said = " ".join(filter(None, (refused.value.why, refused.value.hint)))
     assert "sesame" not in said
 
@@ -74,8 +77,8 @@ def test_an_adapter_of_a_package_is_declared_stored_and_loaded(installed: Path) 
     assert stored["send_ports"][0]["adapter"] == {"kind": "pigeon", "loft": "Ghent"}
     [port] = ApplicationDefinition.from_stored(stored).send_ports
     assert port.adapter == pigeon
-    assert kinds.load_adapter({"kind": "pigeon", "loft": "Ghent"}) == pigeon
-    assert kinds.get_adapter_type("pigeon").transport_type == "PIGEON"
+    assert kinds.load_send_adapter({"kind": "pigeon", "loft": "Ghent"}) == pigeon
+    assert kinds.get_send_type("pigeon").transport_type == "PIGEON"
 
 
 def test_plan_reports_all_problems_of_adapters_that_hosts_cannot_load(installed: Path) -> None:
@@ -113,7 +116,7 @@ def test_a_package_cannot_replace_an_adapter_of_postroom(installed: Path) -> Non
     [
         ("raise ImportError('no loft')", "acme:Pigeon", "cannot be loaded from acme"),
         ("", "acme:Pigeon", "cannot be loaded from acme"),
-        ("Pigeon = 'bird'", "acme:Pigeon", "is not an AdapterDefinition"),
+        ("Pigeon = 'bird'", "acme:Pigeon", "is not the definition of an adapter"),
         (PIGEON.replace('"pigeon"', '"dove"'), "acme:Pigeon", "has another kind in its definition: 'dove'"),
     ],
     ids=["fails", "is empty", "no definition", "other kind"],

@@ -14,7 +14,7 @@ from postroom.message import Message, Part
 
 @dataclass
 class Nowhere:
-    definition: adapters.AdapterDefinition = field(default_factory=adapters.Null)
+    definition: adapters.SendDefinition = field(default_factory=adapters.Null)
 
     def read_received(self) -> list[bytes]:
         return []

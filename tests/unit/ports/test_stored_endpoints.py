@@ -85,8 +85,8 @@ def test_an_unreadable_port_is_reported() -> None:
 
 def test_the_adapter_type_needs_no_settings() -> None:
     lake = PORT.replace_settings(adapter={"kind": "spark_sink"})
-    assert lake.adapter_type.is_sink
-    assert not lake.adapter_type.is_dynamic
+    assert lake.is_sink
+    assert not lake.is_dynamic
 
 
 def test_only_the_signature_the_definition_and_the_use_name_a_setting() -> None:

@@ -8,14 +8,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.contract import SendAdapter, SendDefinition
 from postroom.adapters.file.definition import find_path_problems
 from postroom.adapters.http.definition import find_timeout_problems, find_url_problems
 from postroom.clock import Clock, system_clock
 from postroom.stored_definitions import TextPaths
 
 
-class Dynamic(AdapterDefinition):
+class Dynamic(SendDefinition):
     """Sends each message to the address in its own context (SND-17).
 
     Files are written only below one of ``folders`` (default: the home folder). ``urls`` are prefixes of the URLs that
@@ -23,8 +23,6 @@ class Dynamic(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "DYNAMIC"
-    can_send: ClassVar[bool] = True
-    is_dynamic: ClassVar[bool] = True
 
     kind: Literal["dynamic"] = "dynamic"
     folders: TextPaths = Field(default=(".",), validate_default=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.contract import ReceiveDefinition, SendAdapter, SendDefinition
 from postroom.adapters.file.names import DEFAULT_NAME, MACRO, find_template_problems, split_path
 from postroom.clock import Clock, system_clock
 from postroom.stored_definitions import OptionalPath, TextPath
@@ -22,7 +22,7 @@ PRIVATE_FOLDER = ".postroom"
 _MAX_SETTLE = 3600.0
 
 
-class File(AdapterDefinition):
+class File(ReceiveDefinition, SendDefinition):
     """Files in a folder: ``adapters.File("in", pattern="*.json")``, ``adapters.File("out/europe")``.
 
     A relative path is resolved against the home folder.
@@ -40,9 +40,8 @@ class File(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "FILE"
-    can_receive: ClassVar[bool] = True
-    can_send: ClassVar[bool] = True
     receives_on_spark: ClassVar[bool] = True
+    can_be_isolated: ClassVar[bool] = False
     max_batch: ClassVar[int] = 20
 
     kind: Literal["file"] = "file"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.contract import SendAdapter, SendDefinition
 from postroom.adapters.url_logins import has_login
 from postroom.clock import Clock, system_clock
 from postroom.secrets.references import Secret, find_secret_problems
@@ -43,7 +43,7 @@ _OWN_HEADERS = {
 }
 
 
-class Http(AdapterDefinition):
+class Http(SendDefinition):
     """POSTs the body to a URL: ``adapters.Http("https://example.com/orders", headers={"X-Source": "postroom"})``.
 
     A 2xx response means that the message was sent. Every other response and every error is a failed attempt, which the
@@ -55,7 +55,6 @@ class Http(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "HTTP"
-    can_send: ClassVar[bool] = True
     can_be_two_way: ClassVar[bool] = True
 
     kind: Literal["http"] = "http"

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from postroom.adapters.contract import AdapterDefinition
+from postroom.adapters.contract import ReceiveDefinition
 from postroom.adapters.http.definition import find_timeout_problems
 from postroom.http.tls import TlsFiles
 from postroom.secrets.credentials import is_digest, is_password_hash, normalize_digest
@@ -28,7 +28,7 @@ Digests = Annotated[
 ]
 
 
-class HttpReceive(AdapterDefinition):
+class HttpReceive(ReceiveDefinition):
     """Receives what is POSTed to a path: ``adapters.HttpReceive("/orders", port=8080)``.
 
     Responds with 202 and the interchange id after the interchange is stored in the MessageBox, and with 503 while it
@@ -51,7 +51,6 @@ class HttpReceive(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "HTTP"
-    can_receive: ClassVar[bool] = True
     receives_on_spark: ClassVar[bool] = True
     can_be_two_way: ClassVar[bool] = True
     intake_unit: ClassVar[str] = "interchange"
@@ -73,10 +72,6 @@ class HttpReceive(AdapterDefinition):
     certificates: Digests = Field(default_factory=dict)
     api_keys: Digests = Field(default_factory=dict)
     users: Mapping[str, str] = Field(default_factory=dict)
-
-    @classmethod
-    def can_be_isolated(cls) -> bool:
-        return True
 
     def problems(self) -> list[str]:
         found = find_timeout_problems(self.timeout)

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.contract import SendAdapter, SendDefinition
 from postroom.adapters.postgres_server import Names, find_url_problems, format_address
 from postroom.adapters.sink.columns import Columns
 from postroom.clock import Clock, system_clock
@@ -20,7 +20,7 @@ _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
 Format = Literal["json", "csv"]
 
 
-class Postgres(AdapterDefinition):
+class Postgres(SendDefinition):
     """Rows of a PostgreSQL table: ``adapters.Postgres("postgresql://db/erp", "orders", mode="upsert", key=["id"])``.
 
     With the ``format`` ``json`` a message is an object, which is a row, or a list of objects. With ``csv`` its first
@@ -37,7 +37,6 @@ class Postgres(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "POSTGRESQL"
-    can_send: ClassVar[bool] = True
     max_batch: ClassVar[int] = 100
 
     kind: Literal["postgres"] = "postgres"

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from postroom.adapters.contract import AdapterDefinition, ReceiveAdapter
+from postroom.adapters.contract import ReceiveAdapter, ReceiveDefinition
 from postroom.adapters.postgres_server import Names, find_url_problems, format_address
 from postroom.secrets.references import Secret
 
@@ -21,7 +21,7 @@ _MAX_BATCH = 10_000
 _MAX_INTERVAL = 3600.0
 
 
-class PostgresReceive(AdapterDefinition):
+class PostgresReceive(ReceiveDefinition):
     """Rows of a PostgreSQL database: ``adapters.PostgresReceive("postgresql://app@db/erp",
     poll="SELECT * FROM outbox ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED", key=["id"],
     after="DELETE FROM outbox WHERE id = %(id)s")``.
@@ -38,7 +38,6 @@ class PostgresReceive(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "POSTGRESQL"
-    can_receive: ClassVar[bool] = True
     intake_unit: ClassVar[str] = "row"
 
     kind: Literal["postgres_receive"] = "postgres_receive"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from postroom.adapters.contract import AdapterDefinition, SendAdapter
+from postroom.adapters.contract import SendAdapter, SendDefinition
 from postroom.adapters.file.definition import find_path_problems
 from postroom.adapters.postgres_server import PASSWORD_IN_URL, find_libpq_problems
 from postroom.adapters.sink.columns import (
@@ -61,12 +62,11 @@ _DRIVERS = {
 }
 
 
-class SinkDefinition(AdapterDefinition):
-    """The settings of all sinks: columns, and the size and frequency of batches."""
+class SinkDefinition(SendDefinition):
+    """The adapter of a send port that Spark drains: columns, and the size and frequency of batches. Hosts do not serve
+    it."""
 
     transport_type: ClassVar[str] = "SPARK"
-    can_send: ClassVar[bool] = True
-    is_sink: ClassVar[bool] = True
 
     columns: Columns = Field(default=(), validate_default=True)
     parse: str | None = None
@@ -74,6 +74,11 @@ class SinkDefinition(AdapterDefinition):
     options: Mapping[str, str | Secret] = Field(default_factory=dict)
     max_messages: int = 100_000
     interval: float = 10.0
+
+    @property
+    @abstractmethod
+    def jdbc_driver(self) -> str | None:
+        """The class of the JDBC driver, or None if the rows are not written by JDBC or the database is not known."""
 
     @property
     def properties(self) -> tuple[Property, ...]:
@@ -148,7 +153,6 @@ class SparkSink(SinkDefinition):
 
     @property
     def jdbc_driver(self) -> str | None:
-        """The class of the JDBC driver, or None if the rows are not written by JDBC or the database is not known."""
         return find_driver(self._jdbc_url, self.options) if self.format == "jdbc" else None
 
     @property
@@ -228,7 +232,6 @@ class SparkTable(SinkDefinition):
 
     @property
     def jdbc_driver(self) -> str | None:
-        """The class of the JDBC driver, or None if the rows are not written by JDBC."""
         return find_driver(self.url, self.options) if self.is_jdbc else None
 
     @property

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from postroom.adapters.contract import AdapterDefinition
+from postroom.adapters.contract import ReceiveDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.file.names import DEFAULT_NAME
 from postroom.adapters.spark_schema import Column, parse_columns
@@ -58,7 +58,7 @@ def _normalise_format(format: str) -> str:
     return {name.lower(): name for name in FILE_FORMATS}.get(format.lower(), format)
 
 
-class SparkReader(AdapterDefinition):
+class SparkReader(ReceiveDefinition):
     """Every format that Spark reads: ``adapters.SparkReader("csv", "in/big", schema="id bigint, region string",
     options={"header": True})``, ``adapters.SparkReader("kafka", options={"subscribe": "orders", ...})``.
 
@@ -74,9 +74,9 @@ class SparkReader(AdapterDefinition):
     """
 
     transport_type: ClassVar[str] = "SPARK-READER"
-    can_receive: ClassVar[bool] = True
     receives_on_spark: ClassVar[bool] = True
     reads_rows: ClassVar[bool] = True
+    can_be_isolated: ClassVar[bool] = False
 
     kind: Literal["spark_reader"] = "spark_reader"
     format: Annotated[str, AfterValidator(_normalise_format)] = Field(kw_only=False)
@@ -102,9 +102,10 @@ class SparkReader(AdapterDefinition):
         return not self.reads_files
 
     @property
-    def watched(self) -> File:
-        """The folder that files are claimed in. Available only if it reads files."""
-        assert self.path is not None
+    def watched_folder(self) -> File | None:
+        """The folder that files are claimed in, or None if it reads a stream."""
+        if not self.reads_files or self.path is None:
+            return None
         return File(
             self.path,
             name=DEFAULT_NAME,
@@ -136,7 +137,8 @@ class SparkReader(AdapterDefinition):
         if not self.format.strip():
             found.append("format is empty; write csv, json, parquet, or another format that Spark reads.")
         if self.reads_files:
-            found += ["path is missing; write the folder to watch."] if self.path is None else self.watched.problems()
+            folder = self.watched_folder
+            found += ["path is missing; write the folder to watch."] if folder is None else folder.problems()
         elif {self.path, self.archive, self.private_folder} != {None} or self.trusted_senders or self.pattern != "*":
             found.append(
                 "path, pattern, archive, private_folder and trusted_senders are for files, and"
@@ -156,10 +158,10 @@ class SparkReader(AdapterDefinition):
         return found + self._schema_problems()
 
     def receive_problems(self) -> list[str]:
-        return self.watched.receive_problems() if self.reads_files and self.path is not None else []
+        return [] if self.watched_folder is None else self.watched_folder.receive_problems()
 
     def address(self, home: Path) -> str:
-        return self.watched.address(home) if self.reads_files else f"spark:{self.format}"
+        return f"spark:{self.format}" if self.watched_folder is None else self.watched_folder.address(home)
 
     def _option(self, wanted: str) -> Option | None:
         """Return an option by name. Option names are case-insensitive in Spark."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Literal, get_args
 
-from postroom.adapters import AdapterDefinition
+from postroom.adapters import AdapterDefinition, ReceiveDefinition, SendDefinition
 from postroom.adapters.kinds import find_registration_problem
 from postroom.application.definition import SendPortState
 from postroom.errors import DefinitionError
@@ -49,10 +49,11 @@ def adapter_problems(adapter: object, verb: Literal["receive", "send"]) -> Itera
         return
     if (problem := find_registration_problem(type(adapter), adapter.kind)) is not None:
         yield problem
-    if not (adapter.can_receive if verb == "receive" else adapter.can_send):
+    if not isinstance(adapter, ReceiveDefinition if verb == "receive" else SendDefinition):
         yield f"the adapter {adapter.kind!r} cannot {verb}."
-    texts = [*adapter.problems(), *(adapter.receive_problems() if verb == "receive" else ())]
-    yield from (f"adapter: {text}" for text in texts)
+    yield from (f"adapter: {text}" for text in adapter.problems())
+    if verb == "receive" and isinstance(adapter, ReceiveDefinition):
+        yield from (f"adapter: {text}" for text in adapter.receive_problems())
 
 
 def host_problems(host: object, hosts: Collection[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.checks.fields import description_problems, filter_problems, name_problems, state_problems
 from postroom.application.declarations import Declarations, Declared
 from postroom.errors import Problem
@@ -46,7 +47,7 @@ def _member_problems(members: Sequence[object], ports: dict[str, Declared]) -> I
         names.append(name)
         if name not in ports:
             yield f"there is no send port {name!r} in this application{_suggest_name(name, ports)}."
-        elif getattr(ports[name].adapter, "is_dynamic", False):
+        elif isinstance(ports[name].adapter, Dynamic):
             yield f"send port {name!r} is dynamic; only static send ports can be members of a group."
     yield from (f"send port {name!r} is a member {count} times." for name, count in Counter(names).items() if count > 1)
 

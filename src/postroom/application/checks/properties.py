@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from postroom.adapters import AnySink
+from postroom.adapters import SinkDefinition
 from postroom.application.declarations import Declarations
 from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
@@ -50,7 +50,7 @@ def find_uses(application: Declarations) -> Iterator[Use]:
         if isinstance(port.receive_pipeline, ReceivePipeline):
             yield from _find_promotions(port.receive_pipeline, port.position)
         yield from _find_map_promotions(port.response_maps, port.position)
-        if isinstance(port.adapter, AnySink):
+        if isinstance(port.adapter, SinkDefinition):
             for prop in port.adapter.properties:
                 if not isinstance(prop, DistinguishedField):
                     yield Use(property=prop, position=port.position, makes_known=False)

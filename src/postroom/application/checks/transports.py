@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from postroom.adapters import AdapterDefinition
+from postroom.adapters import SinkDefinition
+from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.checks.fields import adapter_problems
 from postroom.application.circuit_breaker import CircuitBreaker
@@ -22,7 +23,7 @@ def transport_problems(port: Declared) -> Iterator[str]:
     """Yield the problems of the transports of a send port."""
     yield from _retry_problems(port.retry)
     yield from schedule_problems("service_window", port.service_window)
-    is_sink = isinstance(port.adapter, AdapterDefinition) and port.adapter.is_sink
+    is_sink = isinstance(port.adapter, SinkDefinition)
     if is_sink and port.service_window is not None:
         yield "a sink has no service_window: Spark writes its batches at any time."
     yield from _expiration_problems(port.expire_after)
@@ -47,7 +48,7 @@ def _circuit_breaker_problems(port: Declared) -> Iterator[str]:
         yield f"circuit_breaker is {port.circuit_breaker!r}, but must be something like CircuitBreaker(failures=10)."
         return
     yield from (f"circuit_breaker: {text}" for text in port.circuit_breaker.problems())
-    if isinstance(port.adapter, AdapterDefinition) and port.adapter.is_sink:
+    if isinstance(port.adapter, SinkDefinition):
         yield "a sink has no circuit_breaker: Spark repeats a batch until it is written."
     if port.backup is not None:
         yield "a port has either a circuit_breaker or a backup transport: the backup sends while the receiver is dead."
@@ -68,7 +69,7 @@ def _expiration_problems(given: object) -> Iterator[str]:
 
 
 def _backup_problems(backup: BackupTransport) -> Iterator[str]:
-    if backup.adapter.is_sink or backup.adapter.is_dynamic:
+    if isinstance(backup.adapter, SinkDefinition | Dynamic):
         yield (
             f"the adapter {backup.adapter.kind!r} cannot be that of a backup transport. Use one that sends single "
             "messages to a fixed address, such as File or Http."

@@ -204,7 +204,7 @@ def _get_updated_properties(error: Exception) -> dict[str, Any] | None:
 
 def _get_address(transport: Transport, context: str | None) -> TransportAddress:
     """Return the adapter and the address of a message: its own if the port is dynamic, otherwise the transport's."""
-    if transport.adapter_type.is_dynamic and context is not None:
+    if transport.is_dynamic and context is not None:
         return get_transport_address(StoredContext(context, {}))
     return TransportAddress(transport.adapter_kind, transport.uri)
 

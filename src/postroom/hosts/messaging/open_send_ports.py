@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from postroom.adapters import AdapterDefinition, SendAdapter, build
+from postroom.adapters import SendAdapter, SendDefinition, build
 from postroom.hosts.messaging.transports import count_remaining_retries, get_transport_index
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
@@ -22,7 +22,7 @@ from postroom.ports.send_ports import SendPort, Transport, read_send_ports
 from postroom.system_properties import BTS
 
 #: Builds the adapter of a port from its configuration. The adapter is not open yet.
-BuildAdapter = Callable[[AdapterDefinition, Path], SendAdapter]
+BuildAdapter = Callable[[SendDefinition, Path], SendAdapter]
 
 
 class SharedAdapter:
@@ -60,7 +60,7 @@ class OpenTransport:
             BTS.SPID.key: str(port.port_id),
             BTS.RetryInterval.key: int(settings.settings.retry.interval // 60),
         }
-        if settings.adapter_type.is_dynamic:
+        if settings.is_dynamic:
             self._values[BTS.IsDynamicSend.key] = True
         else:
             self._values[BTS.OutboundTransportLocation.key] = settings.uri

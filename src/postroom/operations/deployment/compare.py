@@ -7,7 +7,8 @@ from dataclasses import replace
 from os.path import normpath
 from pathlib import Path
 
-from postroom.adapters import AdapterDefinition, File
+from postroom.adapters import File, SendDefinition, SinkDefinition
+from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application import (
     ApplicationDefinition,
     SendPortDefinition,
@@ -160,8 +161,8 @@ def _find_kind_problems(definition: ApplicationDefinition, deployed: Deployed) -
             )
 
 
-def _get_port_kind(adapter: type[AdapterDefinition]) -> str:
-    return "dynamic" if adapter.is_dynamic else _SINK if adapter.is_sink else "static"
+def _get_port_kind(adapter: type[SendDefinition]) -> str:
+    return "dynamic" if issubclass(adapter, Dynamic) else _SINK if issubclass(adapter, SinkDefinition) else "static"
 
 
 def _format_type(value_type: ValueType) -> str:
@@ -287,7 +288,7 @@ def _plan_send_ports(
         loop = _describe_loop(port, definition, deployed, home)
         if known is None:
             filter_text = "without a filter" if port.filter is None else f"filter: {format_filter(port.filter)}"
-            dynamic = "dynamic, " if port.adapter.is_dynamic else ""
+            dynamic = "dynamic, " if isinstance(port.adapter, Dynamic) else ""
             restored = _describe_restored(ChangeKind.SEND_PORT, port.name, deployed)
             state = f"{port.state}, {dynamic}{filter_text}"
             note = "; ".join(filter(None, (state, *port.list_notes(), restored, loop, port.adapter.guarantee)))

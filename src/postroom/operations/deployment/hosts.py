@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from postroom.adapters import AdapterDefinition
 from postroom.application import DEFAULT_HOST, ApplicationDefinition, Throttling
 from postroom.application.checks.conflicts import to_application_properties
-from postroom.application.handler import Direction, Handler, describe_handlers
+from postroom.application.handler import Handler, describe_handlers
 from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
@@ -73,11 +72,11 @@ class HostSettings:
     properties: ApplicationProperties = NO_APPLICATION_PROPERTIES
     throttling: Throttling = field(default_factory=Throttling)
 
-    def has_handler(self, adapter: AdapterDefinition, direction: Direction) -> bool:
+    def has_handler(self, handler: Handler) -> bool:
         """Return True if the host runs this adapter in this direction."""
         if self.handlers is not None:
-            return (adapter.kind, direction) in (handler.key for handler in self.handlers)
-        return not self.isolated or (direction == "receive" and adapter.can_be_isolated())
+            return handler.key in (declared.key for declared in self.handlers)
+        return not self.isolated or handler.can_be_isolated
 
 
 def resolve_host_settings(definition: ApplicationDefinition, deployed: Deployed, name: str) -> HostSettings:
@@ -137,15 +136,16 @@ def _find_handler_problems(definition: ApplicationDefinition, deployed: Deployed
     for application in (definition, *deployed.others):
         for endpoint in _list_endpoints(application):
             settings = resolve_host_settings(definition, deployed, endpoint.host)
-            if settings.has_handler(endpoint.adapter, endpoint.direction):
+            if settings.has_handler(endpoint.handler):
                 continue
             text = f"{endpoint.name}: the host {endpoint.host!r} "
             if settings.isolated:
                 text += f"is isolated. {_ISOLATED} Give it another host."
             else:
+                kind, direction = endpoint.handler.key
                 text += (
                     "has no handler for this adapter. Give it another host, or add "
-                    f"Handler({endpoint.adapter.kind!r}, {endpoint.direction!r}) to the handlers of the host."
+                    f"Handler({kind!r}, {direction!r}) to the handlers of the host."
                 )
             if application is definition:
                 yield endpoint.position.problem(text)
@@ -158,8 +158,7 @@ def _find_handler_problems(definition: ApplicationDefinition, deployed: Deployed
 class _Endpoint:
     name: str
     host: str
-    adapter: AdapterDefinition
-    direction: Direction
+    handler: Handler
     position: SourcePosition
 
 
@@ -170,8 +169,7 @@ def _list_endpoints(application: ApplicationDefinition) -> Iterator[_Endpoint]:
             yield _Endpoint(
                 name=f"send port {port.name!r}",
                 host=port.host,
-                adapter=adapter,
-                direction="send",
+                handler=Handler(adapter.kind, "send"),
                 position=port.position,
             )
     for receive_port in application.receive_ports:
@@ -179,8 +177,7 @@ def _list_endpoints(application: ApplicationDefinition) -> Iterator[_Endpoint]:
             yield _Endpoint(
                 name=f"location {location.name!r}",
                 host=location.host,
-                adapter=location.adapter,
-                direction="receive",
+                handler=Handler(location.adapter.kind, "receive"),
                 position=location.position,
             )
 

@@ -36,11 +36,7 @@ def build_port_filter(port: SendPort, properties: list[Property]) -> Filter:
     """Return the filter of a port: messages that are directed to its transport or match its own filter (SUB-08, 09).
 
     A dynamic port has no transport of its own, so messages are directed to the port itself (SUB-10)."""
-    directed = (
-        _match_id(BTS.SPID, port.port_id)
-        if port.adapter_type.is_dynamic
-        else _match_id(BTS.SPTransportID, port.transport_id)
-    )
+    directed = _match_id(BTS.SPID, port.port_id) if port.is_dynamic else _match_id(BTS.SPTransportID, port.transport_id)
     return _add_filter(directed, port.filter, properties)
 
 
@@ -154,7 +150,7 @@ def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group:
     return create_subscription(
         connection,
         get_host(connection, port.host_id),
-        service_class=ServiceClass.SPARK_SINKS if port.adapter_type.is_sink else ServiceClass.MESSAGING_IN_PROCESS,
+        service_class=ServiceClass.SPARK_SINKS if port.is_sink else ServiceClass.MESSAGING_IN_PROCESS,
         service_id=port.port_id,
         service_name=port.name,
         filter=filter,

@@ -127,7 +127,7 @@ def get_port_details(connection: Connection, name: str) -> PortListing:
     """Return a send port. Raise NotFound if there is none with this name."""
     port = get_send_port(connection, name)
     (found,) = (listing for listing in list_ports(connection) if listing.port_id == port.port_id)
-    if not port.adapter_type.is_sink:
+    if not port.is_sink:
         return found
     return extend(found, SinkPortListing, guarantee=get_guarantee(port))
 

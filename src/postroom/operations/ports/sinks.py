@@ -54,7 +54,7 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
     locked = read_served_hosts(connection)
     served = {host.name for host in read_hosts(connection) if host.host_id in locked}
     reports = read_reported_sinks(connection)
-    sinks = {port.port_id: port for port in read_send_ports(connection) if port.adapter_type.is_sink}
+    sinks = {port.port_id: port for port in read_send_ports(connection) if port.is_sink}
     found = []
     for listed in list_ports(connection):
         if listed.port_id not in sinks:

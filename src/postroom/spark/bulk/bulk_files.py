@@ -60,8 +60,10 @@ class BulkFiles:
         self._reader = rows_reader(location)
         self._login = login
         self._paced = paced
-        self._folder = self._reader.watched.folder(home)
-        self._archive = self._reader.watched.archive_folder(home)
+        watched = self._reader.watched_folder
+        assert watched is not None, "rows of a stream are received by RunningRowStream"
+        self._folder = watched.folder(home)
+        self._archive = watched.archive_folder(home)
         self._tag = f"postroom-{uuid.uuid4()}"
         self._cancelled = threading.Event()
         #: True while a job runs.

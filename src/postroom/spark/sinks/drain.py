@@ -23,8 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from postroom.adapters import AnySink
-from postroom.adapters.kinds import load_port_adapter
+from postroom.adapters import SinkDefinition
+from postroom.adapters.kinds import load_send_adapter
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DefinitionError, DeliveryFailure, PostroomError, StateError
 from postroom.maps.port_maps import NO_MAPS
@@ -53,13 +53,13 @@ _SUSPENSION_HINT = "Fix the sink and resume the instance. The log of the pipelin
 class BatchWriter(Protocol):
     """Writes batches. SparkWriter implements it."""
 
-    def target(self, sink: AnySink) -> FileSinkTarget | None: ...
+    def target(self, sink: SinkDefinition) -> FileSinkTarget | None: ...
 
-    def row_format(self, sink: AnySink) -> RowFormat: ...
+    def row_format(self, sink: SinkDefinition) -> RowFormat: ...
 
-    def check(self, sink: AnySink) -> None: ...
+    def check(self, sink: SinkDefinition) -> None: ...
 
-    def write(self, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None: ...
+    def write(self, sink: SinkDefinition, batch: SinkBatch, task: SinkTask) -> None: ...
 
     def has_died(self) -> bool: ...
 
@@ -156,7 +156,7 @@ class Drain:
     def find_missing_jar(self, port: SendPort) -> StateError | None:
         """Return the error if Spark lacks a jar that a sink needs."""
         try:
-            if isinstance(port.adapter, AnySink):
+            if isinstance(port.adapter, SinkDefinition):
                 self._writer.check(port.adapter)
         except StateError as error:
             return error
@@ -179,8 +179,9 @@ class Drain:
                 self.queue.complete(connection, left)
         port = next(iter(read_send_ports(connection, ids=[port_id])), None)
         configured = port.adapter if port else None
-        limit = configured.max_messages if isinstance(configured, AnySink) else _DELETED_PORT_BATCH_SIZE
-        if isinstance(configured, AnySink):
+        limit = _DELETED_PORT_BATCH_SIZE
+        if isinstance(configured, SinkDefinition):
+            limit = configured.max_messages
             self._writer.check(configured)
         batch = self.queue.open_batch(connection, port_id, limit=limit, sink=port.adapter_json if port else None)
         if batch is None:
@@ -213,7 +214,7 @@ class Drain:
             written = self.queue.complete(connection, batch)
         return Drained(messages=len(batch.seqs), written=written, last_seq=last_seq)
 
-    def _write(self, sink: AnySink, batch: SinkBatch, port: SendPort | None) -> None:
+    def _write(self, sink: SinkDefinition, batch: SinkBatch, port: SendPort | None) -> None:
         target = self._writer.target(sink)
         if batch.seqs and (target is None or not target.is_published(batch)):
             task = SinkTask(
@@ -235,7 +236,7 @@ class Drain:
         if batch.seqs and target is not None:
             target.publish(batch)
 
-    def _abandon(self, sink: AnySink, batch: SinkBatch) -> bool:
+    def _abandon(self, sink: SinkDefinition, batch: SinkBatch) -> bool:
         """Abandon a batch after a failed attempt. Return False if readers may see the batch, so that it has to stay
         unchanged."""
         try:
@@ -246,7 +247,7 @@ class Drain:
             return False
 
     def _fail(
-        self, connection: Connection, batch: SinkBatch, sink: AnySink, port: SendPort | None, error: Exception
+        self, connection: Connection, batch: SinkBatch, sink: SinkDefinition, port: SendPort | None, error: Exception
     ) -> str:
         """Retry the messages by the port's policy, or suspend them. Return the reason in one line."""
         failure = _to_failure(error)
@@ -285,12 +286,12 @@ class Drain:
         self.queue.fail(connection, batch, {}, dict.fromkeys(batch.seqs, suspension))
 
 
-def _load_sink(batch: SinkBatch) -> AnySink | None:
+def _load_sink(batch: SinkBatch) -> SinkDefinition | None:
     try:
-        adapter = load_port_adapter(batch.sink)
+        adapter = load_send_adapter(batch.sink)
     except DefinitionError:
         return None
-    return adapter if isinstance(adapter, AnySink) else None
+    return adapter if isinstance(adapter, SinkDefinition) else None
 
 
 def _to_failure(error: Exception) -> PostroomError:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.adapters import AnySink
+from postroom.adapters import SinkDefinition
 from postroom.errors import DefinitionError, MessageBoxUnavailable, PostroomError, StateError
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.configuration.services import ServiceState
@@ -87,7 +87,7 @@ class Sinks:
         """Report the sinks that Spark lacks a jar for. Call it after each change of the configuration."""
         for port in read_send_ports(connection, host_id=self._host.host_id):
             thread = self._threads.get(port.port_id)
-            if port.adapter_type.is_sink and (thread is None or not thread.is_alive()):
+            if port.is_sink and (thread is None or not thread.is_alive()):
                 try:
                     self._drain.report_unusable(connection, port)
                 except DefinitionError as error:
@@ -124,7 +124,7 @@ class Sinks:
     def _find_missing_jars(self, connection: Connection, waiting: Collection[uuid.UUID]) -> Iterator[PostroomError]:
         """Yield the error of each started sink that has no waiting messages and that Spark lacks a jar for."""
         for port in read_send_ports(connection, host_id=self._host.host_id):
-            if port.adapter_type.is_sink and port.state is ServiceState.STARTED and port.port_id not in waiting:
+            if port.is_sink and port.state is ServiceState.STARTED and port.port_id not in waiting:
                 try:
                     error: PostroomError | None = self._drain.find_missing_jar(port)
                 except DefinitionError as unreadable:
@@ -201,7 +201,7 @@ class Sinks:
         self.written[name] += drained.written
         _log.info("%s: %d messages written", name, drained.written)
         sink = port.adapter if port else None
-        interval, batch_size = (sink.interval, sink.max_messages) if isinstance(sink, AnySink) else (0.0, 0)
+        interval, batch_size = (sink.interval, sink.max_messages) if isinstance(sink, SinkDefinition) else (0.0, 0)
         if drained.failure is not None:
             self._pause_after_failure(port_id, at_least=interval)
             return False

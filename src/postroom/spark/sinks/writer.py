@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.adapters import SinkDefinition, SparkSink, SparkTable
 from postroom.errors import DefinitionError
 from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.session import check_driver, check_format, has_died, without_pandas_warning
@@ -37,26 +37,27 @@ class SparkWriter:
         self._session = session
         self._home = home
 
-    def target(self, sink: AnySink) -> FileSinkTarget | None:
+    def target(self, sink: SinkDefinition) -> FileSinkTarget | None:
         """Return where the directories of the batches are, or None if the sink does not write files."""
         if not isinstance(sink, SparkSink) or not sink.is_files:
             return None
         folder = sink.target(self._home)
         return LocalTarget(folder) if sink.is_local else HadoopTarget(self._session, folder)
 
-    def row_format(self, sink: AnySink) -> RowFormat:
+    def row_format(self, sink: SinkDefinition) -> RowFormat:
         parsed = None if sink.parse is None else _to_arrow_schema(sink.parse)
         return RowFormat(columns=sink.columns, body=sink.body, parsed=parsed)
 
-    def write(self, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None:
+    def write(self, sink: SinkDefinition, batch: SinkBatch, task: SinkTask) -> None:
         """Write all rows of a batch to their target, or (files) to the staging directory of the batch."""
         with without_pandas_warning():
             if isinstance(sink, SparkTable):
                 self._write_table(sink, batch, task)
             else:
+                assert isinstance(sink, SparkSink)
                 self._write_rows(sink, batch, task)
 
-    def check(self, sink: AnySink) -> None:
+    def check(self, sink: SinkDefinition) -> None:
         """Raise StateError if Spark lacks the jar of the sink's format or of its JDBC driver."""
         if isinstance(sink, SparkSink) and not sink.is_files:
             check_format(self._session, sink.format)

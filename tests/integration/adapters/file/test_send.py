@@ -27,7 +27,7 @@ from tests.support.waiting import PATIENCE
 @dataclass
 class Folder:
     path: Path
-    definition: adapters.AdapterDefinition
+    definition: adapters.SendDefinition
 
     def read_received(self) -> list[bytes]:
         return [file.read_bytes() for file in self.path.iterdir()] if self.path.exists() else []

@@ -25,7 +25,7 @@ from tests.support.waiting import PATIENCE, wait_until
 @dataclass
 class Endpoint:
     receiver: HttpReceiver
-    definition: adapters.AdapterDefinition
+    definition: adapters.SendDefinition
 
     def read_received(self) -> list[bytes]:
         return [request.body for request in self.receiver.accepted]

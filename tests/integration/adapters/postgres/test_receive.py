@@ -34,7 +34,7 @@ class TestPostgresReceive(ReceiveAdapterConformance):
         return outbox
 
 
-def open_receiver(definition: adapters.AdapterDefinition) -> adapters.ReceiveAdapter:
+def open_receiver(definition: adapters.ReceiveDefinition) -> adapters.ReceiveAdapter:
     adapter = definition.make_receiver(Path())
     adapter.open()
     return adapter

@@ -24,7 +24,7 @@ class Table:
     def __init__(self, url: str) -> None:
         self.connection = psycopg.connect(url, autocommit=True)
         self.connection.execute("CREATE TABLE public.received (delivery uuid, content bytea)")
-        self.definition: adapters.AdapterDefinition = adapters.Postgres(
+        self.definition: adapters.SendDefinition = adapters.Postgres(
             url, "public.received", format=None, body="content", delivery_id="delivery"
         )
 

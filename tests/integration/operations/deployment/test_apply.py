@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from postroom import Application, Property, Retry, adapters, pipelines
-from postroom.adapters import AdapterDefinition
+from postroom.adapters import ReceiveDefinition
 from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.application import ApplicationDefinition, SendPortState
@@ -300,7 +300,7 @@ def test_a_location_with_unpublished_files_is_not_removed(connection: Connection
 
 
 def test_a_location_with_a_filled_inbox_is_not_removed_and_keeps_its_adapter_kind(connection: Connection) -> None:
-    def web(*adapter: AdapterDefinition) -> Application:
+    def web(*adapter: ReceiveDefinition) -> Application:
         app = Application("web")
         for read_value in adapter:
             app.receive_port("WebIn").location("web", read_value)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom import Application, adapters
-from postroom.adapters import AdapterDefinition
+from postroom.adapters import ReceiveDefinition
 from postroom.errors import DefinitionRefused, MissingReference
 from postroom.message import Context
 from postroom.messagebox import inbox
@@ -27,7 +27,7 @@ from tests.support.contents import Contents
 from tests.support.deployment import deploy
 from tests.support.waiting import wait_until
 
-ADAPTERS: dict[str, AdapterDefinition] = {
+ADAPTERS: dict[str, ReceiveDefinition] = {
     "file": adapters.File("in"),
     "interchange": adapters.HttpReceive("/orders", port=8080),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom import Application, Property, adapters
-from postroom.adapters import AdapterDefinition, SparkSink
+from postroom.adapters import SendDefinition, SparkSink
 from postroom.errors import DefinitionRefused
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
@@ -19,7 +19,7 @@ from tests.support.deployment import HOME, deploy
 Region = Property("Orders.Region", str)
 
 
-def orders(adapter: AdapterDefinition) -> Application:
+def orders(adapter: SendDefinition) -> Application:
     app = Application("orders")
     app.property(Region)
     app.send_port("Lake", adapter, filter=Region == "EU")
@@ -41,7 +41,7 @@ def test_the_plan_shows_the_guarantee_of_each_sink(connection: Connection) -> No
     assert next((one.field, one.after) for one in other.differences) == ("adapter format", "delta")
     deploy(connection, orders(adapters.SparkSink("delta", "lake")))
     (port,) = read_send_ports(connection)
-    assert port.adapter_type.is_sink
+    assert port.is_sink
     assert isinstance(port.adapter, SparkSink)
     assert port.adapter.format == "delta"
 

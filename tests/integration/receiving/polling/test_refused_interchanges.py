@@ -46,7 +46,7 @@ class RefusingAdapter(ReceiveAdapter):
         self.released += [incoming.key for incoming in batch]
 
 
-class _Definition(adapters.AdapterDefinition):
+class _Definition(adapters.ReceiveDefinition):
     """A definition whose adapter the test replaces."""
 
     kind: str = "test"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from postroom.adapters import AnySink, SparkSink
+from postroom.adapters import SinkDefinition, SparkSink
 from postroom.agent.poison_messages import MAX_ATTEMPTS
 from postroom.errors import ClaimLost, DeliveryRefused, MessageBoxUnavailable
 from postroom.maps import Xslt
@@ -63,7 +63,7 @@ def four_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry the task as Spark does: the process survives its workers, and the job fails after four attempts."""
     write = InProcessWriter.write
 
-    def attempts(self: InProcessWriter, sink: AnySink, batch: SinkBatch, given: SinkTask) -> None:
+    def attempts(self: InProcessWriter, sink: SinkDefinition, batch: SinkBatch, given: SinkTask) -> None:
         for is_retry in (False, True, True, True):
             monkeypatch.setattr(task, "guard_worker", lambda _, is_retry=is_retry: nullcontext(is_retry))
             with suppress(Killed):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from postroom.adapters import AnySink, SparkSink
+from postroom.adapters import SinkDefinition, SparkSink
 from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.sink_batches import SINK_LOCK, SinkBatch, to_lock_number
@@ -55,7 +55,7 @@ def drained(sinks: Sinks, host: Connection) -> list[PostroomError]:
 def fail_bad(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     write = SparkWriter.write
 
-    def fails(self: SparkWriter, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None:
+    def fails(self: SparkWriter, sink: SinkDefinition, batch: SinkBatch, task: SinkTask) -> None:
         if task.port.name == "Bad":
             raise error
         write(self, sink, batch, task)
@@ -92,7 +92,7 @@ def test_several_sinks_are_drained_at_the_same_time(
 ) -> None:
     both, write = threading.Barrier(2, timeout=PATIENCE), SparkWriter.write
 
-    def write_with_the_other(self: SparkWriter, sink: AnySink, batch: SinkBatch, task: SinkTask) -> None:
+    def write_with_the_other(self: SparkWriter, sink: SinkDefinition, batch: SinkBatch, task: SinkTask) -> None:
         both.wait()
         write(self, sink, batch, task)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from postroom.adapters import AnySink, SparkSink, SparkTable
+from postroom.adapters import SinkDefinition, SparkSink, SparkTable
 from postroom.errors import ClaimLost, Unavailable
 from postroom.maps import Xslt
 from postroom.maps.port_maps import PortMaps
@@ -41,14 +41,14 @@ def die_at(step: str) -> Callable[[str], None]:
     return at
 
 
-def read_ids(box: Box, sink: AnySink, home: Path) -> Counter[str]:
+def read_ids(box: Box, sink: SinkDefinition, home: Path) -> Counter[str]:
     if isinstance(sink, SparkTable):
         rows = box.connection.execute("SELECT message_id::text FROM public.orders").fetchall()
         return Counter(message_id for (message_id,) in rows)
     return Counter(str(row["message_id"]) for row in read_lake(home / "lake"))
 
 
-def make_sink(kind: str, box: Box) -> AnySink:
+def make_sink(kind: str, box: Box) -> SinkDefinition:
     box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
     if kind == "table":
         return SparkTable(box.url, "public.orders", columns=[Region], max_messages=2)

@@ -10,7 +10,7 @@ import pytest
 from postroom.adapters import File
 from postroom.adapters.dynamic.addresses import FileTarget, NullTarget, UrlTarget, get_transport_address, resolve_target
 from postroom.adapters.dynamic.definition import Dynamic
-from postroom.adapters.kinds import load_adapter
+from postroom.adapters.kinds import load_send_adapter
 from postroom.errors import AddressRefused, DefinitionError
 from postroom.message import Context
 from postroom.system_properties import BTS
@@ -170,7 +170,7 @@ def test_a_definition_lists_its_problems_and_is_loaded_again() -> None:
     definition = Dynamic(folders=["out", Path("in")], urls=["https://example.com/"], timeout=5)
     assert definition.problems() == []
     assert definition.address(Path("/srv")) == "dynamic:"
-    assert load_adapter(definition.model_dump(mode="json")) == definition
+    assert load_send_adapter(definition.model_dump(mode="json")) == definition
     wrong = Dynamic(folders=["", "a\0b"], urls=["ftp://x", "https://x/?a=b"], timeout=0)
     assert len(wrong.problems()) == 5
     with pytest.raises(DefinitionError, match="folders"):

@@ -21,16 +21,24 @@ Region = Property("Orders.Region", str)
 
 
 @pytest.mark.parametrize(
-    "definition",
+    ("definition", "load"),
     [
-        adapters.PostgresReceive(URL, **RECEIVE, options={"password": secret(env="ERP")}),  # type: ignore[arg-type]
-        adapters.Postgres(URL, "erp.orders", mode="upsert", key=["id"], columns=[Region], fields={"id": "order.id"}),
+        (
+            adapters.PostgresReceive(URL, **RECEIVE, options={"password": secret(env="ERP")}),  # type: ignore[arg-type]
+            kinds.load_receive_adapter,
+        ),
+        (
+            adapters.Postgres(
+                URL, "erp.orders", mode="upsert", key=["id"], columns=[Region], fields={"id": "order.id"}
+            ),
+            kinds.load_send_adapter,
+        ),
     ],
-    ids=lambda definition: definition.kind,
+    ids=["receive", "send"],
 )
-def test_a_stored_definition_is_loaded_again(definition: adapters.AdapterDefinition) -> None:
+def test_a_stored_definition_is_loaded_again(definition: adapters.AdapterDefinition, load: Any) -> None:
     assert definition.problems() == []
-    assert kinds.load_adapter(definition.model_dump(mode="json")) == definition
+    assert load(definition.model_dump(mode="json")) == definition
     assert definition.address(Path()).startswith("postgresql://db/erp")
 
 

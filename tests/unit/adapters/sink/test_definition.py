@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from postroom import BTS, Application, Property, adapters, secret
-from postroom.adapters import AnySink, SparkSink, SparkTable
-from postroom.adapters.kinds import load_adapter
+from postroom.adapters import SinkDefinition, SparkSink, SparkTable
+from postroom.adapters.kinds import load_send_adapter
 from postroom.adapters.sink.columns import parse_column_names
 from postroom.errors import DefinitionError, DefinitionRefused, StateError
 from postroom.operations.redaction import redact_adapter
@@ -40,10 +40,10 @@ Total = Property("Orders.Total", Decimal)
         ),
     ],
 )
-def test_each_sink_has_a_guarantee(sink: AnySink, guarantee: str) -> None:
+def test_each_sink_has_a_guarantee(sink: SinkDefinition, guarantee: str) -> None:
     assert sink.problems() == []
     assert sink.guarantee == guarantee
-    assert load_adapter(sink.model_dump(mode="json")) == sink
+    assert load_send_adapter(sink.model_dump(mode="json")) == sink
 
 
 def test_columns_are_named_by_the_user_or_by_their_properties() -> None:
@@ -93,7 +93,7 @@ def test_text_formats_store_text_by_default() -> None:
         (SparkTable("jdbc:derby:x", "t", columns={"postroom_seq": Region}), "the name is reserved"),
     ],
 )
-def test_all_problems_of_a_sink_are_reported(sink: AnySink, said: str) -> None:
+def test_all_problems_of_a_sink_are_reported(sink: SinkDefinition, said: str) -> None:
     assert said in "\n".join(sink.problems())
 
 

@@ -72,7 +72,7 @@ def test_a_format_that_is_not_a_file_format_is_a_stream() -> None:
     kafka = adapters.SparkReader("kafka", options={"subscribe": "orders", "path": "of a lake"})
     assert kafka.problems() == []
     assert (kafka.reads_files, kafka.body_column, kafka.address(Path("home"))) == (False, "value", "spark:kafka")
-    assert kinds.get_watched_folder(kafka) is None
+    assert kafka.watched_folder is None
     assert kafka.known_columns is not None
     assert [column.name for column in kafka.known_columns][:3] == ["key", "value", "topic"]
     assert adapters.SparkReader("of-my-own").known_columns is None
@@ -90,14 +90,14 @@ def test_an_option_is_a_text_a_number_or_a_truth() -> None:
 def test_a_stored_reader_is_loaded_again(tmp_path: Path) -> None:
     made = reader("CSV", options={"header": True, "maxColumns": 30, "sep": ";"}, bad_share=0.1, archive="done")
     assert made.problems() == []
-    assert kinds.load_adapter(made.model_dump(mode="json")) == made
+    assert kinds.load_receive_adapter(made.model_dump(mode="json")) == made
     assert adapters.SparkReader(**made.model_dump(mode="json")) == made
     assert made.format == "csv"
     assert made.options["header"] is True
     assert made.address(tmp_path) == (tmp_path / "in").as_uri()
-    assert kinds.get_watched_folder(made) == adapters.File("in", archive="done")
+    assert made.watched_folder == adapters.File("in", archive="done")
 
 
-def test_a_reader_cannot_send(tmp_path: Path) -> None:
+def test_a_reader_cannot_send() -> None:
     with pytest.raises(DefinitionError, match="cannot send"):
-        reader().make_sender(tmp_path)
+        kinds.load_send_adapter(reader().model_dump(mode="json"))

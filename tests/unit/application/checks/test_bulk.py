@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from postroom import Application, Property, adapters, maps, pipelines
-from postroom.adapters import AdapterDefinition
+from postroom.adapters import ReceiveDefinition
 from postroom.errors import DefinitionRefused
 from postroom.pipelines import ReceivePipeline
 
@@ -18,7 +18,7 @@ When = Property("Orders.When", datetime)
 CSV = adapters.SparkReader("csv", "in", schema="id bigint, region string, total decimal(9,2), day date, t array<int>")
 
 
-def application(adapter: AdapterDefinition, pipeline: ReceivePipeline | None) -> Application:
+def application(adapter: ReceiveDefinition, pipeline: ReceivePipeline | None) -> Application:
     app = Application("orders")
     app.receive_port("In").location("bulk", adapter, pipeline=pipeline)
     return app
@@ -42,7 +42,7 @@ def application(adapter: AdapterDefinition, pipeline: ReceivePipeline | None) ->
     ],
 )
 def test_a_pipeline_that_does_not_fit_its_reader_is_rejected(
-    adapter: AdapterDefinition, pipeline: ReceivePipeline, why: str
+    adapter: ReceiveDefinition, pipeline: ReceivePipeline, why: str
 ) -> None:
     with pytest.raises(DefinitionRefused) as error:
         application(adapter, pipeline).definition()

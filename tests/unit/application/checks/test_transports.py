@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom import Application, BackupTransport, CircuitBreaker, Property, Retry, Schedule, adapters
-from postroom.adapters import AdapterDefinition
+from postroom.adapters import SendDefinition
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.application.checks.problems import find_declaration_problems
 from postroom.application.definition import ApplicationDefinition
@@ -20,7 +20,7 @@ LATE = BackupTransport(
 )
 
 
-def declare(adapter: AdapterDefinition | None = None, **settings: Any) -> Application:
+def declare(adapter: SendDefinition | None = None, **settings: Any) -> Application:
     app = Application("orders")
     app.property(Region)
     app.send_port("Europe", adapter or adapters.Http("https://example.com/"), filter=Region == "EU", **settings)
