@@ -11,7 +11,7 @@ is suspended as one message (None: no limit).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -25,6 +25,7 @@ from postroom.pipelines.promotions import Promote, Promotions
 from postroom.processes.time_limit import TimeLimit
 from postroom.properties import Property
 from postroom.system_properties import BTS
+from postroom.values import Value
 
 # pyarrow, msgspec and lxml are needed to run a pipeline, not to define one.
 if TYPE_CHECKING:
@@ -98,6 +99,20 @@ class Definition(BaseModel):
     @abstractmethod
     def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         """Yield the batches of an interchange. Failures of a document are in the batches."""
+
+    @property
+    def can_correct(self) -> bool:
+        """True if a document that could not be read can be corrected and resumed."""
+        return True
+
+    def make_resumed_reader(self, *, received: bool) -> Definition | None:
+        """Return what reads a document that was suspended alone, or None if nothing can read it again. ``received``: it
+        could not be read before, and has the form of the interchange."""
+        return self
+
+    def select_external_values(self, body: bytes, values: Mapping[str, Value]) -> Mapping[str, Value]:
+        """Return those promoted values of a document that reading the document alone would not give."""
+        return {}
 
 
 def _raise_failures(batches: Iterator[DisassembledBatch]) -> Iterator[DisassembledBatch]:

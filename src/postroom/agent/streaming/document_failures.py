@@ -39,8 +39,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import Cause, QueueTask, Suspension
 from postroom.messagebox.routing import RoutingLock
 from postroom.messagebox.storage.copy_rows import SuspendedRow, write_messages
-from postroom.pipelines.documents.disassembled_batch import BadDocument
-from postroom.pipelines.receive.suspended_document import can_resume
+from postroom.pipelines.documents.disassembled_batch import BadDocument, Form
 from postroom.system_properties import BTS
 from postroom.values import Value
 
@@ -159,7 +158,7 @@ class BatchFailures:
                     task=QueueTask.RECEIVE,
                     context=self._documents.initial_contexts[number].promote(BTS.InterchangeSequenceNumber, bad.number),
                     body=Bytes(bad.body),
-                    resumable=bad.resumable and can_resume(self._location.pipeline, bad),
+                    resumable=bad.resumable and (bad.form is not Form.RECEIVED or self._location.pipeline.can_correct),
                     bad=bad,
                 )
 

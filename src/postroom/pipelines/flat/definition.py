@@ -16,6 +16,7 @@ from postroom.pipelines.definition import BAD_DOCUMENTS, Disassemble, Format, Pr
 from postroom.pipelines.flat import csv_format
 from postroom.pipelines.flat import layout as flat_layout
 from postroom.pipelines.flat.layout import Layout
+from postroom.values import Value
 
 
 class Csv(Promoting, Format):
@@ -97,6 +98,13 @@ class FlatFile(Promoting, Format):
 
     def get_document_type(self, interchange_type: str) -> str:
         return f"application/{self.output}"
+
+    def make_resumed_reader(self, *, received: bool) -> FlatFile:
+        return self if received else FlatDocument.model_construct(**dict(self))
+
+    def select_external_values(self, body: bytes, values: Mapping[str, Value]) -> Mapping[str, Value]:
+        in_header = {prop.key for prop, path in self.promotions.entries if path.startswith(flat_layout.HEADER)}
+        return {key: value for key, value in values.items() if key in in_header}
 
     def _load_disassembler(self) -> Disassemble:
         from postroom.pipelines.flat.file import disassemble

@@ -62,6 +62,9 @@ class Json(Promoting, Format):
             return _is_json(start)
         return start.startswith(b"[" if self.split == json_path.ROOT else b"{")
 
+    def make_resumed_reader(self, *, received: bool) -> Json:
+        return self.model_copy(update={"split": None})  # the document has no envelope any more
+
     def _load_disassembler(self) -> Disassemble:
         from postroom.pipelines.json.disassembler import JsonDisassembler
 
@@ -90,6 +93,10 @@ class JsonLines(Promoting, Format):
     def can_read(self, head: bytes) -> bool:
         start = strip_byte_order_mark(head)
         return _is_json(start) or not start  # an interchange without lines is valid
+
+    def make_resumed_reader(self, *, received: bool) -> Format:
+        # A document that was read before is one document, on any number of lines.
+        return self if received else Json(promote=self.promote, message_type=self.message_type)
 
     def _load_disassembler(self) -> Disassemble:
         from postroom.pipelines.json.disassembler import JsonDisassembler

@@ -20,19 +20,13 @@ import pyarrow.compute as pc
 from pydantic import PrivateAttr
 
 from postroom.errors import PipelineFailure, format_count
-from postroom.message import Body, Bytes, Context, Message, Part
+from postroom.message import Body, Context, Message, Part
 from postroom.pipelines.components.contract import Disassembler
-from postroom.pipelines.definition import FORMAT_SECONDS, Format, PassThrough
-from postroom.pipelines.documents.disassembled_batch import NO_VALUES, BadDocument, BatchSize, DisassembledBatch, Form
-from postroom.pipelines.documents.message_batch import strip_zeros
-from postroom.pipelines.flat.definition import FlatDocument, FlatFile
-from postroom.pipelines.flat.layout import HEADER
-from postroom.pipelines.json.definition import Json, JsonLines
+from postroom.pipelines.definition import FORMAT_SECONDS, Definition, PassThrough
+from postroom.pipelines.documents.disassembled_batch import BadDocument, BatchSize, DisassembledBatch, Form
 from postroom.pipelines.receive.definition import Receive, ReceivePipeline
 from postroom.pipelines.receive.stages import ComponentStages
-from postroom.pipelines.rows import document as row_document
 from postroom.pipelines.rows.definition import Rows
-from postroom.pipelines.xml.definition import Xml, XmlReceive
 from postroom.processes.time_limit import TimeLimit
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -62,32 +56,7 @@ def get_external_values(pipeline: ReceivePipeline, disassembler: int, bad: BadDo
     if bad.form is not Form.DISASSEMBLED:
         return bad.values
     source = _disassemblers(pipeline)[disassembler - 1]
-    if isinstance(source, FlatFile):
-        keys = {prop.key for prop, path in source.promotions.entries if path.startswith(HEADER)}
-        return {key: value for key, value in bad.values.items() if key in keys}
-    if isinstance(source, XmlReceive):
-        # Only reading it without its envelopes shows which values come from them.
-        in_document = _read_document(source, bad.body)
-        return {key: value for key, value in bad.values.items() if key != _TYPE and in_document.get(key) != value}
-    if isinstance(source, Rows):
-        return bad.values if row_document.row_format(source) is None else NO_VALUES
-    return NO_VALUES if isinstance(source, Format) else bad.values
-
-
-def can_resume(pipeline: ReceivePipeline, bad: BadDocument) -> bool:
-    """Return True if the document can be resumed after it is corrected."""
-    return bad.form is not Form.RECEIVED or not isinstance(pipeline, Rows) or row_document.can_correct(pipeline)
-
-
-def _read_document(source: XmlReceive, body: bytes) -> Mapping[str, Value]:
-    """Return the values that the document itself has, or none if it cannot be read. Its resume then reports the
-    failure."""
-    try:
-        batches = list(source.disassembler(Bytes(body), BatchSize(rows=1, bytes=1)))
-    except PipelineFailure:
-        return NO_VALUES
-    rows = [row for batch in batches for row in batch.messages.to_pylist()]
-    return {name: strip_zeros(value) for name, value in rows[0].items()} if rows else NO_VALUES
+    return source.select_external_values(bad.body, bad.values) if isinstance(source, Definition) else bad.values
 
 
 class ResumedPipeline:
@@ -202,31 +171,15 @@ def _original_disassemblers(pipeline: ReceivePipeline, suspended: SuspendedDocum
 
 def _document_reader(source: Any, suspended: SuspendedDocument) -> Any:
     """Return what reads the document in place of the disassembler that made it."""
+    if suspended.form is Form.MAPPED:
+        return _unparsed_document(suspended, suspended.values.get(_TYPE))
     is_received = suspended.form is Form.RECEIVED
-    if suspended.form is not Form.MAPPED:
-        match source:
-            case Json() | Xml():
-                # The document has no envelope any more.
-                return source.model_copy(update={"split": None})
-            case JsonLines() if not is_received:
-                # One document, on any number of lines.
-                return Json(promote=source.promote, message_type=source.message_type)
-            case FlatFile() if not is_received:
-                return FlatDocument.model_construct(**dict(source))
-            case Rows():
-                if is_received and source.source is not None:
-                    return row_document.CorrectedRow(promote=source.promote, rows=source)
-                return row_document.row_format(source) or _row_reader(source, suspended)
-        if isinstance(source, Format) or is_received:
-            return source
-    return _unparsed_document(suspended, suspended.values.get(_TYPE))
-
-
-def _row_reader(source: Rows, suspended: SuspendedDocument) -> _UnparsedDocument:
-    if suspended.form is not Form.RECEIVED:
+    if isinstance(source, Definition):
+        if (reader := source.make_resumed_reader(received=is_received)) is not None:
+            return reader
+        assert isinstance(source, Rows), "every format can read its documents"
         return _unparsed_document(suspended, source.message_type)
-    row_document.check_can_correct(source)
-    return _UnparsedDocument(content_type=source.body_content_type, message_type=source.message_type)
+    return source if is_received else _unparsed_document(suspended, suspended.values.get(_TYPE))
 
 
 def _unparsed_document(suspended: SuspendedDocument, message_type: Value | None) -> _UnparsedDocument:

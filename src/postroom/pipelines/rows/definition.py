@@ -6,11 +6,12 @@ pipelines.Rows(promote={Topic: "topic"}, column="value")
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from postroom.pipelines.definition import Promoting, type_problems
+from postroom.pipelines.definition import Definition, Promoting, type_problems
 from postroom.pipelines.rows.source import RowSource
+from postroom.values import Value
 
 if TYPE_CHECKING:
     from postroom.message import Body, Context
@@ -77,6 +78,24 @@ class Rows(Promoting):
             column = default_column
         body = self.body or (None if column is not None else "json")
         return self.model_copy(update={"body": body, "column": column, "columns": columns, "source": source})
+
+    @property
+    def can_correct(self) -> bool:
+        from postroom.pipelines.rows.document import can_correct
+
+        return can_correct(self)
+
+    def make_resumed_reader(self, *, received: bool) -> Definition | None:
+        from postroom.pipelines.rows.document import CorrectedRow, row_format
+
+        if received and self.source is not None:
+            return CorrectedRow(promote=self.promote, rows=self)
+        return row_format(self) or (CorrectedRow(promote=self.promote, rows=self) if received else None)
+
+    def select_external_values(self, body: bytes, values: Mapping[str, Value]) -> Mapping[str, Value]:
+        from postroom.pipelines.rows.document import row_format
+
+        return values if row_format(self) is None else {}
 
     def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         from postroom.pipelines.rows.document import disassemble

@@ -12,6 +12,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from postroom.errors import PipelineFailure
+from postroom.message import Bytes
 from postroom.pipelines.definition import (
     BAD_DOCUMENTS,
     Disassemble,
@@ -22,6 +24,8 @@ from postroom.pipelines.definition import (
 )
 from postroom.properties import Property
 from postroom.schemas import Schemas
+from postroom.system_properties import BTS
+from postroom.values import Value
 
 
 class Xml(Promoting, Format):
@@ -53,6 +57,9 @@ class Xml(Promoting, Format):
 
     def can_read(self, head: bytes) -> bool:
         return strip_byte_order_mark(head).startswith(b"<")
+
+    def make_resumed_reader(self, *, received: bool) -> Xml:
+        return self.model_copy(update={"split": None})  # the document has no envelope any more
 
     def _load_disassembler(self) -> Disassemble:
         from postroom.pipelines.xml.document import disassemble
@@ -88,6 +95,26 @@ class XmlReceive(Format):
 
     def can_read(self, head: bytes) -> bool:
         return strip_byte_order_mark(head).startswith(b"<")
+
+    def select_external_values(self, body: bytes, values: Mapping[str, Value]) -> Mapping[str, Value]:
+        # Only reading it without its envelopes shows which values come from them.
+        in_document = self._read_values(body)
+        return {
+            key: value for key, value in values.items() if key != BTS.MessageType.key and in_document.get(key) != value
+        }
+
+    def _read_values(self, body: bytes) -> Mapping[str, Value]:
+        """Return the values that a document itself has, or none if it cannot be read. Its resume then reports the
+        failure."""
+        from postroom.pipelines.documents.disassembled_batch import BatchSize
+        from postroom.pipelines.documents.message_batch import strip_zeros
+
+        try:
+            batches = list(self.disassembler(Bytes(body), BatchSize(rows=1, bytes=1)))
+        except PipelineFailure:
+            return {}
+        rows = [row for batch in batches for row in batch.messages.to_pylist()]
+        return {name: strip_zeros(value) for name, value in rows[0].items()} if rows else {}
 
     def _load_disassembler(self) -> Disassemble:
         from postroom.pipelines.xml.receive import disassemble
