@@ -231,7 +231,7 @@ def test_streams_are_started_one_after_the_other(
         add_file_location(box, folder / name, name=name)
     process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
-    running = list(process._running.values())
+    running = list(process._runner.running.values())
     try:
         wait_until(
             lambda: all(location._is_served_here.is_set() for location in running), what="the intake of both locations"
@@ -264,7 +264,7 @@ def test_a_location_is_receiving_after_its_workers_have_started(
     )
     process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
     process._apply_configuration()
-    [location] = process._running.values()
+    [location] = process._runner.running.values()
 
     def workers_are_blocked() -> bool:
         process._check_locations()

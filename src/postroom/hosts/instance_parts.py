@@ -18,7 +18,7 @@ from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
 from postroom.hosts.messaging.open_send_ports import BuildAdapter, OpenSendPorts
 from postroom.hosts.messaging.two_way import ResponseDelivery
-from postroom.hosts.metrics import collect_host_metrics, collect_polled_metrics
+from postroom.hosts.metrics import collect_host_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.messagebox.configuration.hosts import Host, ServiceClass, find_host, read_dequeuing
@@ -36,15 +36,19 @@ from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.load import InstanceMetrics, LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.ports.handlers import read_send_handlers
-from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.receiving.http.locations import HttpLocations
-from postroom.receiving.polling.polled_locations import PolledLocations
+from postroom.receiving.location_metrics import collect_location_metrics
+from postroom.receiving.location_runner import LocationRunner
+from postroom.receiving.polling.polled_location import PolledLocation
 from postroom.two_way.callers import Callers, RequestPublisher
 
 #: Files, such as certificates, change without a notification.
 _APPLY_SECONDS = 10.0
 _RETRY_SECONDS = 1.0
+#: How long the batch of a polled location that has changed may take before other locations are served.
+_BATCH_SECONDS = 5.0
 
 
 def _get_default_memory_queue() -> int:
@@ -163,9 +167,10 @@ class InstanceParts:
             ),
             answer_within=settings.answer_within.total_seconds(),
         )
-        self.polled_locations = PolledLocations(
-            connect=open_connection, home=home, routing=routing, clock=clock or system_clock
+        self._poll_location = partial(
+            PolledLocation, connect=open_connection, home=home, routing=routing, clock=clock or system_clock
         )
+        self.polled = LocationRunner(self._start_polling, stop_seconds=_BATCH_SECONDS)
         self._configuration = ConfigurationWatch(open_connection, host_instance, self._apply_configuration)
         self._load = LoadMetrics(
             host,
@@ -201,7 +206,8 @@ class InstanceParts:
             self._jobs.loop.stop()
         _stop_part(self._configuration, deadline)
         self.http.close(_get_rest(deadline))
-        self.polled_locations.close(_get_rest(deadline))
+        self.polled.stop(_get_rest(deadline))
+        self.polled.join(_get_rest(deadline))
         self._load.close()
         _stop_part(self.throttle, deadline)
         _stop_part(self.callers, deadline)
@@ -224,12 +230,21 @@ class InstanceParts:
         host = self.throttle.host = find_host(connection, self._host.name)
         locations = [] if host.stopped else read_receive_locations(connection, host_id=host.host_id)
         is_listening = self.http.serve([location for location in locations if location.adapter_type.receives_on_spark])
-        is_polling = self.polled_locations.serve(
-            [location for location in locations if not location.adapter_type.receives_on_spark]
+        is_polling = self.polled.apply(
+            {
+                location.name: location
+                for location in locations
+                if location.enabled and not location.adapter_type.receives_on_spark
+            }
         )
         # Last: callers that wait get their responses before a stopped host claims no more messages.
         self.registration.set_stopped(connection, host.stopped)
         return is_polling and is_listening
+
+    def _start_polling(self, location: ReceiveLocation) -> PolledLocation:
+        polled = self._poll_location(location)
+        polled.loop.start()
+        return polled
 
     def _configure_messaging(self, connection: Connection) -> None:
         """Apply the settings of the service class, and the handlers of send ports."""
@@ -247,7 +262,8 @@ class InstanceParts:
     def collect_metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the instance."""
         yield from collect_host_metrics(self._host.name, self.messaging, self.http, self.registration)
-        yield from collect_polled_metrics(self._host.name, self.polled_locations.locations)
+        polled = {name: (one.meter, one.state) for name, one in self.polled.running.copy().items() if one.state}
+        yield from collect_location_metrics(self._host.name, polled)
         yield from self._load.collect()
         yield from self._instances.collect()
 
@@ -255,7 +271,8 @@ class InstanceParts:
         """Return the reasons why the instance cannot do its work at the moment."""
         lost = [] if self.registration.has_lock else ["The host instance has lost its lock in the MessageBox."]
         orchestrations = [] if self.orchestrations is None else self.orchestrations.problems
-        return lost + self.http.problems + self.polled_locations.problems + orchestrations
+        polled = [f"{name}: {one.failure}" for name, one in self.polled.running.copy().items() if one.failure]
+        return [*lost, *self.http.problems, *self.polled.problems.values(), *polled, *orchestrations]
 
 
 class ConfigurationWatch:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.registration import Registration
-from postroom.messagebox.streams.location_progress import LocationState
 from postroom.monitoring.metrics import Metric
 from postroom.receiving.http.locations import HttpLocations
-from postroom.receiving.polling.polled_location import PolledLocation
-from postroom.receiving.task import OUTCOMES
 
 
 def collect_host_metrics(
@@ -89,33 +86,4 @@ def _collect_http_metrics(host: str, http: HttpLocations) -> Iterator[Metric]:
         "Open HTTP connections by port.",
         {(host, str(port)): count for port, count in http.connections.items()},
         labels=("host", "port"),
-    )
-
-
-def collect_polled_metrics(host: str, polled: Sequence[PolledLocation]) -> Iterator[Metric]:
-    """Yield the metrics of the locations that this host instance polls."""
-    states = {location.location.name: location.state for location in polled}
-    yield Metric(
-        "counter",
-        "postroom_received",
-        "What the location has received since it was started, by outcome: files are interchanges, the others messages.",
-        {
-            (host, location.location.name, outcome): location.meter.counts[outcome]
-            for location in polled
-            if states[location.location.name] is not None
-            for outcome in OUTCOMES
-        },
-        labels=("host", "location", "outcome"),
-    )
-    yield Metric(
-        "gauge",
-        "postroom_location_state",
-        "1 for the state of the location, 0 for the other states.",
-        {
-            (host, name, state.value): float(current is state)
-            for name, current in states.items()
-            if current is not None
-            for state in LocationState
-        },
-        labels=("host", "location", "state"),
     )

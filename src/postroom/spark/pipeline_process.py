@@ -6,9 +6,8 @@ import logging
 import os
 import threading
 import time
-import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -27,17 +26,17 @@ from postroom.messagebox.coordination.running_processes import (
     register_process,
     report_configuration,
 )
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationState
+from postroom.messagebox.streams.location_progress import LocationState
 from postroom.messagebox.throttling.load import Load, read_load
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.ports.missing_secrets import find_missing_secrets
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.intake import read_running_locations, select_locations_to_serve
-from postroom.receiving.task import OUTCOMES
+from postroom.receiving.location_metrics import collect_location_metrics
+from postroom.receiving.location_runner import LocationRunner
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
-from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.session import has_died, spark_died_error
 from postroom.spark.sinks.running_sinks import Sinks
@@ -50,6 +49,7 @@ _log = logging.getLogger(__name__)
 _CHECK_SECONDS = 0.25
 #: Schedules open and close, disabled locations are drained, and the load changes, without a notification.
 _SELECT_SECONDS = 2.0
+_DRAIN_SECONDS = 30.0
 _STARTING_AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 
 
@@ -63,8 +63,7 @@ class PipelineProcess:
         self._home = home
         #: Loaded when the first location needs it.
         self._routing = RoutingTable()
-        self._running: dict[uuid.UUID, RunningLocation] = {}
-        self._stopping: dict[uuid.UUID, tuple[RunningLocation, threading.Thread]] = {}
+        self._runner = LocationRunner(self._start, finish_within=_DRAIN_SECONDS, on_stopped=self._count_stopped)
         self._sinks = Sinks(session, host, login=login, home=home)
         self._counts: Counter[str] = Counter()
         self._load = LoadMetrics(host, partial(login.connect, "metrics"))
@@ -82,7 +81,6 @@ class PipelineProcess:
         dies."""
         try:
             while not stopping.is_set() and not has_died(self._session, within=0):
-                self._remove_stopped()
                 self._apply_configuration()
                 self._check_locations()
                 self._check_sinks()
@@ -101,7 +99,8 @@ class PipelineProcess:
 
     def collect_metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the process."""
-        running = [*self._running.copy().values(), *(stopping for stopping, _ in self._stopping.copy().values())]
+        stopping = [running for running, _ in self._runner.stopping.copy().values()]
+        running = [*self._runner.running.copy().values(), *stopping]
         yield from collect_pipeline_metrics(self._host.name, running, self._sinks)
         yield from self._load.collect()
 
@@ -109,9 +108,14 @@ class PipelineProcess:
         """Return the reasons why the process cannot do its work at the moment."""
         if self._connection is None:
             return ["The MessageBox does not answer."]
-        running = self._running.copy().values()
-        described = [describe_problem(one.location.name, one.get_progress()) for one in running]
-        return [problem for problem in described if problem is not None]
+        problems = list(self._runner.problems.values())
+        for name, running in self._runner.running.copy().items():
+            progress = running.get_progress()
+            if progress.state is LocationState.STARTING:
+                problems.append(f"{name} is starting.")
+            elif progress.state is LocationState.FAILING:
+                problems.append(f"{name}: {progress.reason}")
+        return problems
 
     def _apply_configuration(self) -> None:
         """Start, stop and restart locations as configured. A disabled location receives nothing (ORS-07)."""
@@ -126,10 +130,11 @@ class PipelineProcess:
             self._read_configuration(connection)
             load = read_load(connection, self._host.host_id)
             wanted = select_locations_to_serve(connection, self._locations)
-            self._apply_locations({location.location_id: location for location in wanted})
-            if any(running.takes_input for running, _ in self._stopping.values()):
-                self._select_at = 0.0
-            else:
+            self._runner.apply({location.name: location for location in wanted})
+            stopping = self._runner.stopping.values()
+            if stopping:
+                self._select_at = 0.0  # a changed location is restarted at once
+            if not any(running.takes_input for running, _ in stopping):
                 report_configuration(connection, self._process_id, self._version)
         except Unavailable as error:
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
@@ -170,23 +175,20 @@ class PipelineProcess:
         if connection is not None:
             connection.close()  # which releases the lock of this process
 
-    def _apply_locations(self, wanted: Mapping[uuid.UUID, ReceiveLocation]) -> None:
-        for location_id, running in list(self._running.items()):
-            if wanted.get(location_id) != running.location:
-                self._stop(location_id, drain=True)
-        for location_id, location in wanted.items():
-            if location_id not in self._running and location_id not in self._stopping:
-                running_class = choose_running_class(location)
-                running = running_class(self._session, location, login=self._login, home=self._home)
-                running.routing = self._routing
-                running.start()
-                self._running[location_id] = running
+    def _start(self, location: ReceiveLocation) -> RunningLocation:
+        running = choose_running_class(location)(self._session, location, login=self._login, home=self._home)
+        running.routing = self._routing
+        running.start()
+        return running
+
+    def _count_stopped(self, running: RunningLocation) -> None:
+        self._counts.update(running.meter.counts)
 
     def _check_locations(self) -> None:
         """Check all locations, and start only a few streams at a time. Each starts a Python process that has to answer
         within ten seconds. On a busy machine none would, if all started together."""
-        for running in self._running.values():
-            starting = sum(location.is_starting for location in self._running.values())
+        for running in self._runner.running.values():
+            starting = sum(location.is_starting for location in self._runner.running.values())
             running.supervise(may_start=starting < _STARTING_AT_ONCE)
 
     def _check_sinks(self) -> None:
@@ -201,45 +203,22 @@ class PipelineProcess:
     def _report_throttles(self, load: Load | None) -> None:
         """Log the start and the end of throttling. The sources of the streams slow down by themselves."""
         started, ended, reason = [], [], ""
-        for location_id, running in self._running.items():
-            throttle = None if load is None else load.get_throttle(location_id)
+        for name, running in self._runner.running.items():
+            throttle = None if load is None else load.get_throttle(running.location.location_id)
             if throttle is not None and running.throttle is None:
-                started.append(running.location.name)
+                started.append(name)
                 reason = throttle.reason
             elif throttle is None and running.throttle is not None:
-                ended.append(running.location.name)
+                ended.append(name)
             running.throttle = throttle
         if started:
             _log.warning("receiving is throttled at %s: %s", ", ".join(sorted(started)), reason)
         if ended:
             _log.info("receiving is no longer throttled at %s", ", ".join(sorted(ended)))
 
-    def _stop(self, location_id: uuid.UUID, *, drain: bool) -> None:
-        """Stop a location in a separate thread, so that other locations do not wait until it is drained."""
-        running = self._running.pop(location_id)
-        name = f"stop {running.location.name}"
-        thread = threading.Thread(
-            target=_stop_location, args=(running,), kwargs={"drain": drain}, name=name, daemon=True
-        )
-        self._stopping[location_id] = (running, thread)
-        thread.start()
-
-    def _remove_stopped(self) -> None:
-        """Remove the locations that have stopped. A changed location is restarted at once."""
-        for location_id, (running, thread) in list(self._stopping.items()):
-            if not thread.is_alive():
-                del self._stopping[location_id]
-                self._counts.update(running.meter.counts)
-                self._select_at = 0.0
-                _log.info("%s: no longer receiving", running.location.name)
-
     def _stop_all(self) -> None:
-        for location_id in list(self._running):
-            self._stop(location_id, drain=False)
-        for running, thread in self._stopping.values():
-            running.stop_draining()
-            thread.join()
-        self._remove_stopped()
+        self._runner.stop(within=0.0)
+        self._runner.join()
         self._sinks.stop()
         self._load.close()
         if self._connection is not None:
@@ -259,27 +238,10 @@ def choose_running_class(location: ReceiveLocation) -> type[RunningLocation]:
         return RunningLocation
 
 
-def _stop_location(running: RunningLocation, *, drain: bool) -> None:
-    try:
-        running.stop(drain=drain)
-    except Exception as error:
-        # The query of a JVM that has died. Why it died is reported elsewhere.
-        _log.warning("%s: %s", running.location.name, format_reason(error))
-
-
 def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sinks: Sinks) -> Iterator[Metric]:
     """Yield the metrics of the pipeline process of a host."""
-    yield Metric(
-        "counter",
-        "postroom_received",
-        "What the location has received since it was started, by outcome: files are interchanges, the others messages.",
-        {
-            (host, location.location.name, outcome): location.meter.counts[outcome]
-            for location in running
-            for outcome in OUTCOMES
-        },
-        labels=("host", "location", "outcome"),
-    )
+    states = {location.location.name: (location.meter, location.get_progress().state) for location in running}
+    yield from collect_location_metrics(host, states)
     yield Metric(
         "summary",
         "postroom_receive_seconds",
@@ -297,18 +259,6 @@ def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sink
         {(host, location.location.name): location.batches for location in running},
         labels=("host", "location"),
     )
-    progress = {location.location.name: location.get_progress() for location in running}
-    yield Metric(
-        "gauge",
-        "postroom_location_state",
-        "1 for the state of the location, 0 for the other states.",
-        {
-            (host, name, state.value): float(progress[name].state is state)
-            for name in progress
-            for state in LocationState
-        },
-        labels=("host", "location", "state"),
-    )
     yield Metric(
         "counter",
         "postroom_sink_batches",
@@ -323,10 +273,3 @@ def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sink
         {(host, sink): count for sink, count in sinks.written.copy().items()},
         labels=("host", "sink"),
     )
-
-
-def describe_problem(name: str, progress: LocationProgress) -> str | None:
-    """Return why a location receives nothing, or None."""
-    if progress.state is LocationState.STARTING:
-        return f"{name} is starting."
-    return f"{name}: {progress.reason}" if progress.state is LocationState.FAILING else None

@@ -173,6 +173,7 @@ def test_an_instance_whose_port_is_in_use_is_not_ready(
     with start(box, tmp_path) as first:
         add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0), name=f"web-{uuid.uuid4()}")
         wait_until(lambda: first.parts.http.ports, what="an open port")
-        taken = adapters.HttpReceive("/taken", port=first.parts.http.ports[0])
-        add_inbox_location(box, adapter=taken, name="taken")
-        wait_until(lambda: "cannot listen on" in "".join(first.find_problems()), what="a problem")
+        [port] = first.parts.http.ports
+        add_inbox_location(box, adapter=adapters.HttpReceive("/taken", port=port), name="taken")
+        problem = f"127.0.0.1:{port} cannot be started: "
+        wait_until(lambda: problem in "".join(first.find_problems()), what="a problem")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.requests import HttpRequests, Locations, RequestCounts
 from postroom.receiving.http.shared_connections import SharedConnections
 from postroom.receiving.http.two_way import TwoWayRequests
+from postroom.receiving.location_runner import LocationRunner, Running
 from postroom.two_way.callers import RequestPublisher
 
 _log = logging.getLogger(__name__)
@@ -41,6 +43,10 @@ class Listener:
     timeout: float
     client_connections: int
 
+    @property
+    def address(self) -> str:
+        return f"{self.listen}:{self.port}"
+
     @classmethod
     def of(cls, definitions: list[HttpReceive], home: Path) -> Listener:
         # Locations of one port differ only in these limits: ``plan`` rejects other differences.
@@ -54,10 +60,26 @@ class Listener:
 
 
 @dataclass(kw_only=True)
-class _OpenListener:
+class _OpenListener(Running):
+    listener: Listener
     server: HttpServer
     requests: HttpRequests
     tls_versions: tuple[tuple[int, int], ...] | None
+    answer_within: float
+
+    def stop(self) -> None:
+        """Accept no more requests, and end after those in progress."""
+        self.server.stop(max(0.0, self.finish_by - time.monotonic()), answer_within=self.answer_within)
+
+    def reload_tls(self) -> None:
+        """Read the certificates again if their files have changed, so that a renewed certificate needs no restart."""
+        if self.listener.tls is None:
+            return
+        versions = self.listener.tls.read_versions()
+        if versions != self.tls_versions:
+            self.server.replace_tls(self.listener.tls.create_context())
+            self.tls_versions = versions
+            _log.info("the certificates of %s were read again", self.listener.address)
 
 
 class HttpLocations:
@@ -77,13 +99,15 @@ class HttpLocations:
         self._event_loop = EventLoopThread()
         self._workers = WorkerPool(threads=_CONNECTIONS, max_waiting=_MAX_WAITING_CALLS)
         self.counts = RequestCounts()
-        self._open: dict[Listener, _OpenListener] = {}
-        self._problems: dict[Listener | str, str] = {}
+        within = answer_within + _CLOSE_SECONDS
+        self._listeners = LocationRunner(self._listen, stop_seconds=within, finish_within=within)
+        #: The deployed locations of each listener.
+        self._locations: dict[str, Locations] = {}
 
     def close(self, within: float) -> None:
         """Close every listener after its requests in progress."""
-        for listener in list(self._open):
-            self._close(listener, within)
+        self._listeners.stop(within)
+        self._listeners.join()
         self._event_loop.close()
         self._workers.close()
         self._connections.close()
@@ -91,95 +115,66 @@ class HttpLocations:
     @property
     def ports(self) -> list[int]:
         """The ports that the host listens on now."""
-        return sorted(opened.server.port for opened in self._open.values())
+        return sorted(self.connections)
 
     @property
     def connections(self) -> dict[int, int]:
         """The number of open connections of each port."""
-        return {opened.server.port: opened.server.connections for opened in list(self._open.values())}
+        return {opened.server.port: opened.server.connections for opened in self._listeners.running.copy().values()}
 
     @property
     def problems(self) -> list[str]:
         """The problems that keep the host from serving its locations."""
-        return list(self._problems.values())
+        return list(self._listeners.problems.values())
 
     def serve(self, deployed: list[ReceiveLocation]) -> bool:
-        """Serve these locations from now on. Return False if a port cannot be opened now."""
-        ports: defaultdict[tuple[str, int], list[tuple[HttpReceive, ReceiveLocation]]] = defaultdict(list)
+        """Serve these locations from now on. Return False if one of them cannot be served now."""
+        wanted: dict[str, Listener | DefinitionError] = {}
+        ports: defaultdict[str, list[tuple[HttpReceive, ReceiveLocation]]] = defaultdict(list)
         for location in deployed:
             try:
-                adapter = location.adapter
+                if isinstance(location.adapter, HttpReceive):
+                    ports[f"{location.adapter.listen}:{location.adapter.port}"].append((location.adapter, location))
             except DefinitionError as error:
-                self._warn(location.name, str(error))  # and serve the other locations
-                continue
-            if isinstance(adapter, HttpReceive):
-                ports[adapter.listen, adapter.port].append((adapter, location))
-        listeners = {
-            Listener.of([definition for definition, _ in deployed_at], self._home): {
-                definition.path: location for definition, location in deployed_at
-            }
-            for deployed_at in ports.values()
-        }
-        for listener in self._open.keys() - listeners.keys():
-            self._close(listener, within=self._answer_within + _CLOSE_SECONDS)
-        for listener, locations in listeners.items():
-            opened = self._open.get(listener)
-            if opened is not None:
-                opened.requests.locations = locations
-                self._reload_tls(listener, opened)
+                wanted[location.name] = error  # and serve the other locations
+        for address, deployed_at in ports.items():
+            wanted[address] = Listener.of([definition for definition, _ in deployed_at], self._home)
+            self._locations[address] = {definition.path: location for definition, location in deployed_at}
+        is_complete = self._listeners.apply(wanted)
+        for address, opened in self._listeners.running.items():
+            opened.requests.locations = self._locations[address]
+            try:
+                opened.reload_tls()
+            except OSError as error:
+                # The files may be half written. The next poll reads them again.
+                self._listeners.warn(address, f"the certificates of {address} cannot be read: {error}")
             else:
-                self._listen(listener, locations)
-        return self._open.keys() == listeners.keys()
+                self._listeners.problems.pop(address, None)
+        return is_complete
 
-    def _listen(self, listener: Listener, locations: Locations) -> None:
+    def _listen(self, listener: Listener | DefinitionError) -> _OpenListener:
+        if isinstance(listener, DefinitionError):
+            raise listener
         requests = HttpRequests(self._connections, self._throttle, self._workers, self._two_way, self.counts)
-        requests.locations = locations
-        try:
-            # The versions first: a file that changes now is read again at the next poll.
-            tls_versions = None if listener.tls is None else listener.tls.read_versions()
-            tls = None if listener.tls is None else listener.tls.create_context()
-            limits = ConnectionLimits(timeout=listener.timeout, client_connections=listener.client_connections)
-            server = HttpServer(
-                listener.listen,
-                listener.port,
-                requests,
-                loop=self._event_loop,
-                workers=self._workers,
-                tls=tls,
-                limits=limits,
-            )
-        except OSError as error:
-            # Another instance of this host may use the port now and release it later.
-            self._warn(listener, f"cannot listen on {listener.listen}:{listener.port}: {error}")
-            return
-        self._problems.pop(listener, None)
+        requests.locations = self._locations[listener.address]
+        # The versions first: a file that changes now is read again at the next poll.
+        tls_versions = None if listener.tls is None else listener.tls.read_versions()
+        # It fails if another instance of this host uses the port now.
+        server = HttpServer(
+            listener.listen,
+            listener.port,
+            requests,
+            loop=self._event_loop,
+            workers=self._workers,
+            tls=None if listener.tls is None else listener.tls.create_context(),
+            limits=ConnectionLimits(timeout=listener.timeout, client_connections=listener.client_connections),
+        )
         server.start()
         _log.info("listening on %s:%d", listener.listen, server.port)
-        self._open[listener] = _OpenListener(server=server, requests=requests, tls_versions=tls_versions)
-
-    def _reload_tls(self, listener: Listener, opened: _OpenListener) -> None:
-        """Read the certificates again if their files have changed, so that a renewed certificate needs no restart."""
-        if listener.tls is None:
-            return
-        try:
-            versions = listener.tls.read_versions()
-            if versions == opened.tls_versions:
-                return
-            opened.server.replace_tls(listener.tls.create_context())
-        except OSError as error:
-            # The files may be half written. The next poll reads them again.
-            self._warn(listener, f"the certificates of {listener.listen}:{listener.port} cannot be read: {error}")
-            return
-        opened.tls_versions = versions
-        self._problems.pop(listener, None)
-        _log.info("the certificates of %s:%d were read again", listener.listen, listener.port)
-
-    def _warn(self, source: Listener | str, problem: str) -> None:
-        """Log a problem once, not at every poll."""
-        if self._problems.get(source) != problem:
-            _log.warning("%s", problem)
-        self._problems[source] = problem
-
-    def _close(self, listener: Listener, within: float) -> None:
-        self._open.pop(listener).server.stop(within, answer_within=self._answer_within)
-        _log.info("no longer listening on %s:%d", listener.listen, listener.port)
+        return _OpenListener(
+            listener=listener,
+            server=server,
+            requests=requests,
+            tls_versions=tls_versions,
+            answer_within=self._answer_within,
+        )

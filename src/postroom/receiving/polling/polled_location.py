@@ -29,6 +29,7 @@ from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
+from postroom.receiving.location_runner import Running
 from postroom.receiving.task import MILLISECONDS, OUTCOMES, ReceiveTask, Worker, count_outcomes
 
 _log = logging.getLogger(__name__)
@@ -38,8 +39,8 @@ _STANDBY_SECONDS = 1.0
 _BACKOFF = Backoff(first=0.5, longest=5.0)
 
 
-class PolledLocation:
-    """Serves one location in a thread, between ``start`` and ``stop``. One process at a time serves a location."""
+class PolledLocation(Running):
+    """Serves one location in the thread of its loop. One process at a time serves a location."""
 
     def __init__(
         self,
@@ -67,6 +68,12 @@ class PolledLocation:
         self._throttle = ThrottleWatch(location.host_id, find_process_limits)
         self._report = LocationReport()
         self.loop = BackgroundLoop(f"receiving of {location.name}", self.step, backoff=_BACKOFF)
+
+    def stop(self) -> None:
+        """Stop after the current batch."""
+        self.loop.stop()
+        self.loop.join()
+        self.close()
 
     def close(self) -> None:
         """Release the location. The loop has ended."""

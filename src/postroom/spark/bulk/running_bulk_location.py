@@ -84,12 +84,8 @@ class RunningBulkLocation(RunningLocation):
             self._log_due_at = time.monotonic() + _LOG_SECONDS
             _log.info("%s", progress)
 
-    def stop(self, *, drain: bool = False) -> None:
-        """Stop the intake and cancel the job. With ``drain``, publish first what is claimed, unless it takes too long.
-        The next process continues where this one stopped."""
-        self._stop_intake()
-        if drain:
-            self._wait_until_published()
+    def _stop_query(self) -> None:
+        """Cancel the job. The next process continues where this one stopped."""
         self._jobs.stop()
         while not self._jobs.join(0.0):
             # Repeatedly: the job may be about to start.

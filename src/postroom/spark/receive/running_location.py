@@ -28,6 +28,7 @@ from postroom.receiving.files.folder_watch import FolderWatch
 from postroom.receiving.files.lone_files import LoneFiles, can_receive_lone_files
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.receiving.intake import is_drained, is_served_as_configured, receive_all
+from postroom.receiving.location_runner import Running
 from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter
 from postroom.receiving.task import MILLISECONDS, Worker, count_outcomes
 from postroom.spark.error_reasons import format_reason
@@ -45,11 +46,10 @@ _MIN_WAIT_SECONDS = 0.02
 #: The time between two checks whether another process has released the location.
 _STANDBY_SECONDS = 1.0
 _QUERY_BACKOFF, _INTAKE_BACKOFF = Backoff(first=0.5, longest=30.0), Backoff(first=0.5, longest=5.0)
-_DRAIN_SECONDS = 30.0
 _BATCH_SECONDS, _TALLY_SECONDS = 5.0, 20.0
 
 
-class RunningLocation:
+class RunningLocation(Running):
     """Serves a location between ``start`` and ``stop``. One thread calls ``supervise`` several times a second."""
 
     #: The first batch of the query is an empty one, which starts the Python workers.
@@ -80,7 +80,6 @@ class RunningLocation:
         self._clock = clock
         self._trigger = trigger
         self._once = once
-        self._drain_stopped = threading.Event()
         self._intake_stopped = threading.Event()
         #: Set while this process serves the location, and no other one.
         self._is_served_here = threading.Event()
@@ -135,12 +134,15 @@ class RunningLocation:
                 # A missing source or column does not affect other locations.
                 self._schedule_restart(f"the stream cannot be started: {format_reason(error)}")
 
-    def stop(self, *, drain: bool = False) -> None:
-        """Stop the intake and the query. With ``drain``, publish first what was claimed or numbered."""
+    def stop(self) -> None:
+        """Stop the intake, publish what was claimed or numbered if that is possible in time, and stop the query."""
         self._stop_intake()
-        if drain and self._is_publishing():
+        try:
             self._wait_until_published()
-        self._stop_query()
+            self._stop_query()
+        except Exception as error:
+            # The query of a JVM that has died. Why it died is reported elsewhere.
+            _log.warning("%s: %s", self.location.name, format_reason(error))
 
     def receive_all(self, stopping: threading.Event) -> bool:
         """Receive everything that is there now, instead of serving the location. Return False if another process serves
@@ -161,17 +163,16 @@ class RunningLocation:
         finally:
             self._stop_intake()
 
-    def stop_draining(self) -> None:
-        """Let a ``stop`` in another thread return without draining."""
-        self._drain_stopped.set()
-
     def _wait_until_published(self) -> None:
-        deadline = time.monotonic() + _DRAIN_SECONDS
+        if not self._can_publish():
+            return
         with suppress(PostroomError), self._login.connect("drain") as connection:
-            while time.monotonic() < deadline and self._is_publishing():
+            while self._can_publish() and not is_drained(connection, self.location):
                 self._read_progress()
-                if is_drained(connection, self.location) or self._drain_stopped.wait(0.05):
-                    return
+                time.sleep(0.05)
+
+    def _can_publish(self) -> bool:
+        return self._is_publishing() and time.monotonic() < self.finish_by
 
     def _is_publishing(self) -> bool:
         return self._query is not None and self._query.isActive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import uuid
 import weakref
 from collections import Counter
@@ -27,6 +28,7 @@ from postroom.monitoring.metrics import format_metrics
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
 from postroom.ports.receive_locations import ReceiveLocation
+from postroom.receiving.location_runner import Running
 from postroom.receiving.task import MILLISECONDS
 from postroom.spark import pipeline_process
 from postroom.spark.bulk.bulk_files import BulkFiles
@@ -217,7 +219,7 @@ def test_the_inbound_latency_is_a_metric_of_the_pipeline_process(box: Box, login
     assert b'postroom_receive_seconds_sum{host="Default",location="drop"} 1.5' in metrics
 
 
-class SlowLocation:
+class SlowLocation(Running):
     """A location that is slow to stop."""
 
     made: list[SlowLocation]
@@ -230,7 +232,7 @@ class SlowLocation:
         self.throttle = None
         self.checks = 0
         self.may_end = threading.Event()
-        self.stopped_with: list[bool] = []
+        self.drained: list[bool] = []
         self.made.append(self)
 
     def start(self) -> None: ...
@@ -238,13 +240,9 @@ class SlowLocation:
     def supervise(self, *, may_start: bool = True) -> None:
         self.checks += 1
 
-    def stop(self, *, drain: bool = False) -> None:
-        self.stopped_with.append(drain)
-        if drain:
-            self.may_end.wait()
-
-    def stop_draining(self) -> None:
-        self.may_end.set()
+    def stop(self) -> None:
+        self.drained.append(time.monotonic() < self.finish_by)
+        wait_until(lambda: self.may_end.is_set() or time.monotonic() >= self.finish_by, what="the end")
 
 
 @pytest.fixture
@@ -288,13 +286,12 @@ def test_other_locations_continue_while_a_changed_location_stops(
     change_configuration(box, process, "one", maps=[{}])
 
     def turn() -> None:
-        process._remove_stopped()
         process._apply_configuration()
         process._check_locations()
 
     turn()  # would not return if it waited for the location
     turn()
-    assert one.stopped_with == [True]
+    assert one.drained == [True]
     assert (one.checks, two.checks) == (0, 2)
     assert len(slow_locations) == 2, "a location is not restarted before it has stopped"
 
@@ -365,7 +362,7 @@ def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(
     change_configuration(box, process, enabled=False)
     process._apply_configuration()
     process._stop_all()
-    assert slow_locations[0].stopped_with == [True]
+    assert slow_locations[0].drained == [True]
     assert process._counts["published"] == 1
 
 
