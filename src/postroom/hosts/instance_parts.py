@@ -232,7 +232,7 @@ class InstanceParts:
         is_listening = self.http.serve([location for location in locations if location.adapter_type.receives_on_spark])
         is_polling = self.polled.apply(
             {
-                location.name: location
+                location.location_id: location
                 for location in locations
                 if location.enabled and not location.adapter_type.receives_on_spark
             }
@@ -262,7 +262,7 @@ class InstanceParts:
     def collect_metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the instance."""
         yield from collect_host_metrics(self._host.name, self.messaging, self.http, self.registration)
-        polled = {name: (one.meter, one.state) for name, one in self.polled.running.copy().items() if one.state}
+        polled = {one.location.name: (one.meter, one.state) for one in self.polled.running.copy().values() if one.state}
         yield from collect_location_metrics(self._host.name, polled)
         yield from self._load.collect()
         yield from self._instances.collect()
@@ -271,7 +271,8 @@ class InstanceParts:
         """Return the reasons why the instance cannot do its work at the moment."""
         lost = [] if self.registration.has_lock else ["The host instance has lost its lock in the MessageBox."]
         orchestrations = [] if self.orchestrations is None else self.orchestrations.problems
-        polled = [f"{name}: {one.failure}" for name, one in self.polled.running.copy().items() if one.failure]
+        running = self.polled.running.copy().values()
+        polled = [f"{one.location.name}: {one.failure}" for one in running if one.failure]
         return [*lost, *self.http.problems, *self.polled.problems.values(), *polled, *orchestrations]
 
 

@@ -6,8 +6,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import Generic, Protocol, TypeVar
 
 _log = logging.getLogger(__name__)
 
@@ -23,12 +23,17 @@ class Running:
         raise NotImplementedError
 
 
-Definition = TypeVar("Definition")
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Definition = TypeVar("Definition", bound=Named)
 AnyRunning = TypeVar("AnyRunning", bound=Running)
 
 
 class LocationRunner(Generic[Definition, AnyRunning]):
-    """Starts, restarts and stops what is configured, by name. Only one thread changes it.
+    """Starts, restarts and stops what is configured. Only one thread changes it.
 
     ``start`` raises an error if it cannot start what is defined; it is called again by the next ``apply``. What is
     stopped may finish what it has taken in within ``finish_within`` seconds. ``apply`` waits for it for
@@ -47,60 +52,61 @@ class LocationRunner(Generic[Definition, AnyRunning]):
         self._stop_seconds = stop_seconds
         self._finish_within = finish_within
         self._on_stopped = on_stopped
-        self.running: dict[str, AnyRunning] = {}
-        self.stopping: dict[str, tuple[AnyRunning, threading.Thread]] = {}
+        self.running: dict[Hashable, AnyRunning] = {}
+        self.stopping: dict[Hashable, tuple[AnyRunning, threading.Thread]] = {}
         #: Why something that is configured does not run.
-        self.problems: dict[str, str] = {}
-        self._definitions: dict[str, Definition] = {}
+        self.problems: dict[Hashable, str] = {}
+        self._definitions: dict[Hashable, Definition] = {}
 
-    def apply(self, wanted: Mapping[str, Definition]) -> bool:
+    def apply(self, wanted: Mapping[Hashable, Definition]) -> bool:
         """Run these from now on. Return False if something has not stopped or cannot be started yet."""
-        self.problems = {name: problem for name, problem in self.problems.items() if name in wanted}
-        for name in list(self.running):
-            if wanted.get(name) != self._definitions[name]:
-                self._stop(name, self._finish_within)
+        self.problems = {key: problem for key, problem in self.problems.items() if key in wanted}
+        for key in list(self.running):
+            if wanted.get(key) != self._definitions[key]:
+                self._stop(key, self._finish_within)
         self.join(self._stop_seconds)
-        for name, definition in wanted.items():
-            if name not in self.running and name not in self.stopping:
+        for key, definition in wanted.items():
+            if key not in self.running and key not in self.stopping:
                 try:
-                    self.running[name] = self._start(definition)
+                    self.running[key] = self._start(definition)
                 except Exception as error:  # an adapter can raise anything
-                    self.warn(name, f"{name} cannot be started: {str(error) or type(error).__name__}")
+                    self.warn(key, f"{definition.name} cannot be started: {str(error) or type(error).__name__}")
                 else:
-                    self._definitions[name] = definition
-                    self.problems.pop(name, None)
+                    self._definitions[key] = definition
+                    self.problems.pop(key, None)
         return self.running.keys() == wanted.keys() and not self.stopping
 
-    def warn(self, name: str, problem: str) -> None:
+    def warn(self, key: Hashable, problem: str) -> None:
         """Keep a problem, and log it once."""
         problem = " ".join(problem.split())
-        if self.problems.get(name) != problem:
+        if self.problems.get(key) != problem:
             _log.warning("%s", problem)
-        self.problems[name] = problem
+        self.problems[key] = problem
 
     def stop(self, within: float) -> None:
         """Stop everything. What was taken in may be finished within so many seconds."""
-        for name in list(self.running):
-            self._stop(name, within)
+        for key in list(self.running):
+            self._stop(key, within)
         for running, _ in self.stopping.values():
             running.finish_by = time.monotonic() + within
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for what is stopping, but no longer than the timeout."""
         deadline = time.monotonic() + (timeout or 0.0)
-        for name, (running, thread) in list(self.stopping.items()):
+        for key, (running, thread) in list(self.stopping.items()):
             thread.join(None if timeout is None else max(0.0, deadline - time.monotonic()))
             if not thread.is_alive():
-                del self.stopping[name]
+                del self.stopping[key]
                 self._on_stopped(running)
-                _log.info("%s: no longer receiving", name)
+                _log.info("%s: no longer receiving", self._definitions.pop(key).name)
 
-    def _stop(self, name: str, within: float) -> None:
+    def _stop(self, key: Hashable, within: float) -> None:
         """Stop it in a separate thread, so that nothing else waits for it."""
-        running = self.running.pop(name)
+        running = self.running.pop(key)
         running.finish_by = time.monotonic() + within
+        name = self._definitions[key].name
         thread = threading.Thread(target=_stop_running, args=(name, running), name=f"stop {name}", daemon=True)
-        self.stopping[name] = (running, thread)
+        self.stopping[key] = (running, thread)
         thread.start()
 
 

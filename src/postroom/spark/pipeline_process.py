@@ -109,8 +109,8 @@ class PipelineProcess:
         if self._connection is None:
             return ["The MessageBox does not answer."]
         problems = list(self._runner.problems.values())
-        for name, running in self._runner.running.copy().items():
-            progress = running.get_progress()
+        for running in self._runner.running.copy().values():
+            name, progress = running.location.name, running.get_progress()
             if progress.state is LocationState.STARTING:
                 problems.append(f"{name} is starting.")
             elif progress.state is LocationState.FAILING:
@@ -130,7 +130,7 @@ class PipelineProcess:
             self._read_configuration(connection)
             load = read_load(connection, self._host.host_id)
             wanted = select_locations_to_serve(connection, self._locations)
-            self._runner.apply({location.name: location for location in wanted})
+            self._runner.apply({location.location_id: location for location in wanted})
             stopping = self._runner.stopping.values()
             if stopping:
                 self._select_at = 0.0  # a changed location is restarted at once
@@ -203,13 +203,13 @@ class PipelineProcess:
     def _report_throttles(self, load: Load | None) -> None:
         """Log the start and the end of throttling. The sources of the streams slow down by themselves."""
         started, ended, reason = [], [], ""
-        for name, running in self._runner.running.items():
+        for running in self._runner.running.values():
             throttle = None if load is None else load.get_throttle(running.location.location_id)
             if throttle is not None and running.throttle is None:
-                started.append(name)
+                started.append(running.location.name)
                 reason = throttle.reason
             elif throttle is None and running.throttle is not None:
-                ended.append(name)
+                ended.append(running.location.name)
             running.throttle = throttle
         if started:
             _log.warning("receiving is throttled at %s: %s", ", ".join(sorted(started)), reason)

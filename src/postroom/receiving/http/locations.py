@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Listener:
     client_connections: int
 
     @property
-    def address(self) -> str:
+    def name(self) -> str:
         return f"{self.listen}:{self.port}"
 
     @classmethod
@@ -79,7 +80,7 @@ class _OpenListener(Running):
         if versions != self.tls_versions:
             self.server.replace_tls(self.listener.tls.create_context())
             self.tls_versions = versions
-            _log.info("the certificates of %s were read again", self.listener.address)
+            _log.info("the certificates of %s were read again", self.listener.name)
 
 
 class HttpLocations:
@@ -102,7 +103,7 @@ class HttpLocations:
         within = answer_within + _CLOSE_SECONDS
         self._listeners = LocationRunner(self._listen, stop_seconds=within, finish_within=within)
         #: The deployed locations of each listener.
-        self._locations: dict[str, Locations] = {}
+        self._locations: dict[Hashable, Locations] = {}
 
     def close(self, within: float) -> None:
         """Close every listener after its requests in progress."""
@@ -129,34 +130,35 @@ class HttpLocations:
 
     def serve(self, deployed: list[ReceiveLocation]) -> bool:
         """Serve these locations from now on. Return False if one of them cannot be served now."""
-        wanted: dict[str, Listener | DefinitionError] = {}
+        wanted: dict[Hashable, Listener | ReceiveLocation] = {}
         ports: defaultdict[str, list[tuple[HttpReceive, ReceiveLocation]]] = defaultdict(list)
         for location in deployed:
             try:
                 if isinstance(location.adapter, HttpReceive):
                     ports[f"{location.adapter.listen}:{location.adapter.port}"].append((location.adapter, location))
-            except DefinitionError as error:
-                wanted[location.name] = error  # and serve the other locations
+            except DefinitionError:
+                wanted[location.location_id] = location  # reported when it is started
         for address, deployed_at in ports.items():
             wanted[address] = Listener.of([definition for definition, _ in deployed_at], self._home)
             self._locations[address] = {definition.path: location for definition, location in deployed_at}
         is_complete = self._listeners.apply(wanted)
-        for address, opened in self._listeners.running.items():
-            opened.requests.locations = self._locations[address]
+        for key, opened in self._listeners.running.items():
+            opened.requests.locations = self._locations[key]
             try:
                 opened.reload_tls()
             except OSError as error:
                 # The files may be half written. The next poll reads them again.
-                self._listeners.warn(address, f"the certificates of {address} cannot be read: {error}")
+                self._listeners.warn(key, f"the certificates of {key} cannot be read: {error}")
             else:
-                self._listeners.problems.pop(address, None)
+                self._listeners.problems.pop(key, None)
         return is_complete
 
-    def _listen(self, listener: Listener | DefinitionError) -> _OpenListener:
-        if isinstance(listener, DefinitionError):
-            raise listener
+    def _listen(self, listener: Listener | ReceiveLocation) -> _OpenListener:
+        if isinstance(listener, ReceiveLocation):
+            assert isinstance(listener.adapter, HttpReceive)  # raises why it cannot be loaded
+            listener = Listener.of([listener.adapter], self._home)
         requests = HttpRequests(self._connections, self._throttle, self._workers, self._two_way, self.counts)
-        requests.locations = self._locations[listener.address]
+        requests.locations = self._locations[listener.name]
         # The versions first: a file that changes now is read again at the next poll.
         tls_versions = None if listener.tls is None else listener.tls.read_versions()
         # It fails if another instance of this host uses the port now.
