@@ -78,14 +78,14 @@ def parse_context(
     for text in written:
         prop, value = _parse_assignment(text, properties)
         _reject_duplicate(prop, context)
-        context = context.write(prop, value_from_text(prop.value_type, value))
+        context = context.write(prop, value)
     for text in promoted:
         prop, value = _parse_assignment(text, properties)
         _reject_duplicate(prop, context)
-        context = context.promote(prop, value_from_text(prop.value_type, value))
+        context = context.promote(prop, value)
     for text in required:
         prop, value = _parse_assignment(text, properties)
-        context = context.require(prop, value_from_text(prop.value_type, value))
+        context = context.require(prop, value)
     return context
 
 
@@ -94,15 +94,14 @@ def _reject_duplicate(prop: Property, context: Context) -> None:
         raise BadValue(f"{prop.dotted_name} is given twice.", hint="A property has one value in a message.")
 
 
-def _parse_assignment(text: str, properties: Sequence[Property]) -> tuple[Property, str]:
+def _parse_assignment(text: str, properties: Sequence[Property]) -> tuple[Property, Value]:
     name, equals, value = text.partition("=")
     if not equals:
         raise BadValue(f"{text!r} has no value.", hint="Write PROPERTY=VALUE, such as Orders.Region=EU.")
     prop = find_property(name.strip(), properties)
     try:
-        value_from_text(prop.value_type, value)
+        return prop, value_from_text(prop.value_type, value)
     except BadValue as error:
         raise BadValue(
             f"{prop.dotted_name}: {error.what}", hint=f"It is of type {prop.value_type.python_type.__name__}."
         ) from None
-    return prop, value

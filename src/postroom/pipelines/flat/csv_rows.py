@@ -10,7 +10,7 @@ from postroom.pipelines.documents.disassembled_batch import BatchSize, Disassemb
 from postroom.pipelines.flat.csv_format import CsvFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.flat.definition import Csv
-from postroom.pipelines.flat.record import ReadDocument, build_batches
+from postroom.pipelines.flat.record import ReadDocument, add_line_number, build_batches
 from postroom.pipelines.promotions import promote_text
 from postroom.values import Value
 
@@ -59,7 +59,7 @@ class _RowReader:
         try:
             return [promote_text(prop, row.fields[position], path=path) for prop, path, position in self._promoted]
         except PipelineFailure as failure:
-            raise PipelineFailure(f"Line {row.line}: {failure.what}", why=failure.why, hint=failure.hint) from None
+            raise add_line_number(row, failure) from None
 
 
 def _read_names(header: Row) -> list[str]:

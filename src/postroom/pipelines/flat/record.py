@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from postroom.errors import BadValue, PipelineFailure, format_count
 from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, WrittenDocuments
@@ -15,9 +15,6 @@ from postroom.pipelines.flat.definition import Csv, FlatFile
 from postroom.pipelines.flat.layout import HEADER, Delimited, Field, Positional
 from postroom.pipelines.promotions import promote_text
 from postroom.values import Value, ValueType, check_value, value_from_text, value_to_text
-
-if TYPE_CHECKING:
-    from postroom.pipelines.flat.definition import FlatFile
 
 _HINT = "Correct the record and send it again."
 _NUMBERS = (ValueType.INT, ValueType.DECIMAL, ValueType.FLOAT)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import format_count
 from postroom.pipelines.rows.cell_values import BadCell, UnknownText, check_json_value, describe_misfit, parse_cell
-from postroom.pipelines.rows.source import BadLine, RowSource, split_line
+from postroom.pipelines.rows.source import RowSource, split_line
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -72,10 +72,7 @@ def _can_read(source: RowSource, name: str, values: Mapping[str, str | None]) ->
 
 
 def _read_csv(source: RowSource, text: str) -> Mapping[str, str | None]:
-    try:
-        cells = split_line(source, text)
-    except BadLine as error:
-        raise ValueError(str(error)) from None
+    cells = split_line(source, text)
     if len(cells) != len(source.types):
         columns = f"{format_count(len(source.types), 'column')} ({', '.join(source.types)[:300]})"
         raise ValueError(f"It has {format_count(len(cells), 'value')}, but the schema has {columns}.")

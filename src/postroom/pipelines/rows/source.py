@@ -83,12 +83,9 @@ class RowSource(BaseModel):
         return RowSource(format=body or "csv", columns=self.columns, options={"escape": '"'})
 
 
-class BadLine(ValueError):
-    """A line is not well-formed. The text is the reason."""
-
-
 def split_line(source: RowSource, line: str) -> list[str | None]:
-    """Return the values of a line, None for null. Raise BadLine if a quoted value is not closed."""
+    """Return the values of a line, None for null. Raise ValueError with the reason if it is not
+    well-formed."""
     cells: list[str | None] = []
     position = 0
     while True:
@@ -115,7 +112,7 @@ def _read_cell(source: RowSource, line: str, start: int) -> tuple[str | None, in
     end = len(line) if end < 0 else end
     text = line[start:end]
     if "\n" in text or "\r" in text:
-        raise BadLine("It has more than one line.")
+        raise ValueError("It has more than one line.")
     if options.get("ignoretrailingwhitespace") == "true":
         text = text.rstrip(_BLANK)
     return (None if text in ("", null) else text), end
@@ -129,7 +126,7 @@ def _read_quoted(source: RowSource, line: str, start: int, quote: str) -> tuple[
     assert text is not None
     end = text.end() + len(quote)
     if end > len(line):
-        raise BadLine(f"A value starts with {quote}, and the closing {quote} is missing.")
+        raise ValueError(f"A value starts with {quote}, and the closing {quote} is missing.")
     if end < len(line) and not line.startswith(source.separator, end):
-        raise BadLine(f"A {quote} inside a quoted value is written as {escape or quote}{quote}.")
+        raise ValueError(f"A {quote} inside a quoted value is written as {escape or quote}{quote}.")
     return text[0].replace(escape + quote, quote), end
