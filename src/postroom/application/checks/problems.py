@@ -20,7 +20,7 @@ from postroom.application.checks.groups import group_problems
 from postroom.application.checks.orchestrations import orchestration_problems
 from postroom.application.checks.properties import list_known_properties, property_problems
 from postroom.application.checks.transports import schedule_problems, transport_problems
-from postroom.application.checks.two_way import two_way_receive_problems, two_way_send_problems
+from postroom.application.checks.two_way_ports import two_way_receive_problems, two_way_send_problems
 from postroom.application.declarations import Declarations, Declared
 from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortSettings
 from postroom.application.handler import Handler

@@ -21,7 +21,7 @@ from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.requests import HttpRequests, Locations, RequestCounts
 from postroom.receiving.http.shared_connections import SharedConnections
-from postroom.receiving.http.two_way import TwoWayRequests
+from postroom.receiving.http.two_way_requests import TwoWayRequests
 from postroom.receiving.location_runner import LocationRunner, Running
 from postroom.two_way.callers import RequestPublisher
 

@@ -39,7 +39,7 @@ from postroom.receiving.http.authentication import Authentication, Sender, parse
 from postroom.receiving.http.group_commit import GroupCommit
 from postroom.receiving.http.password_turns import PasswordTurns
 from postroom.receiving.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
-from postroom.receiving.http.two_way import TwoWayRequests
+from postroom.receiving.http.two_way_requests import TwoWayRequests
 from postroom.secrets.credentials import HASHED, KEY_HEADER, PasswordCheck, key_hash
 from postroom.system_properties import BTS, HTTP
 from postroom.values import MAX_PROMOTED_LENGTH
