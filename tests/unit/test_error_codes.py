@@ -20,7 +20,7 @@ from postroom.errors import (
     PostroomError,
     PublishFailed,
 )
-from postroom.operations.instances.query_names import ERROR_CODES
+from postroom.operations.instances.queries import ERROR_CODES
 from tests.support.approved import AssertApproved
 from tests.support.parsed_modules import READS_MODULES, parse_module
 

@@ -10,33 +10,30 @@ from postroom.cli.options import CommandOptions
 from postroom.errors import DefinitionError, Unavailable
 
 if TYPE_CHECKING:
-    from postroom.messagebox.connection import Connection
+    from postroom.operations.connection import Connection
 
 
 @contextmanager
 def open_messagebox(options: CommandOptions, *, create: bool = False) -> Iterator[Connection]:
     """Connect to the MessageBox that the options name. With ``create``, create or upgrade it first."""
-    from postroom.messagebox.audit import set_reason
-    from postroom.messagebox.migrate import connect_to_messagebox, migrate
+    from postroom.operations import connection as operations
 
     with options.messagebox(create=create) as url:
         with _add_source_of_address(options):
-            if create:
-                migrate(url)
-            messagebox = connect_to_messagebox(url, application_name="postroom command line")
+            messagebox = operations.open_messagebox(url, create=create)
         with messagebox as connection:
             if options.reason is not None:
-                set_reason(connection, options.reason)
+                operations.set_reason(connection, options.reason)
             yield connection
 
 
 def describe_stopped_server(options: CommandOptions) -> str:
     """Return whether the embedded server has stopped with the command that ran it. Empty for another server."""
-    from postroom.messagebox.embedded import EmbeddedServer, server_folder
+    from postroom.operations.connection import is_embedded_server_running
 
     if options.database is not None:
         return ""
-    if EmbeddedServer(server_folder(options.home)).pid is None:
+    if not is_embedded_server_running(options.home):
         return "PostgreSQL has stopped."
     return "PostgreSQL keeps running, because another process uses this home folder."
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from postroom.cli.rendering.output import Format
-from postroom.errors import BadValue, NotFound
+from postroom.errors import BadValue
 
 if TYPE_CHECKING:
     from postroom.operations.deployment.backlog import Backlog
@@ -51,9 +51,9 @@ class CommandOptions:
     @property
     def has_messagebox(self) -> bool:
         """True if a database is given, or the home folder has an embedded MessageBox."""
-        from postroom.messagebox.embedded import server_folder
+        from postroom.operations.connection import has_embedded_messagebox
 
-        return self.database is not None or server_folder(self.home).exists()
+        return self.database is not None or has_embedded_messagebox(self.home)
 
     def refuse_database(self, why: str) -> None:
         """Raise UsageError if --database is given to a command that does not use it. The environment variable is
@@ -64,24 +64,14 @@ class CommandOptions:
     @contextmanager
     def messagebox(self, *, create: bool = False) -> Iterator[str]:
         """Yield the URL of the MessageBox: the given database, or the embedded server, which runs until the context
-        ends.
-
-        Only ``create`` creates a new embedded MessageBox. Otherwise a listing in the wrong folder would show an empty
-        one instead of an error."""
+        ends. Only ``create`` creates a new embedded MessageBox."""
         if self.database:
             yield self.database
             return
-        from postroom.messagebox.embedded import EmbeddedServer, server_folder
+        from postroom.operations.connection import run_embedded_messagebox
 
-        folder = server_folder(self.home)
-        if not create and not folder.exists():
-            raise NotFound(
-                f"There is no MessageBox in {self.home.absolute()}.",
-                why="Neither --database nor POSTROOM_DATABASE is given, and the folder has no embedded MessageBox.",
-                hint="Use --home for another folder, or create a MessageBox: postroom apply APP, or postroom up APP.",
-            )
-        with EmbeddedServer(folder) as server:
-            yield server.url()
+        with run_embedded_messagebox(self.home, create=create) as url:
+            yield url
 
 
 pass_options = click.make_pass_decorator(CommandOptions)

@@ -14,7 +14,7 @@ from postroom.cli.rendering.output import show_rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroom.messagebox.connection import Connection
+    from postroom.operations.connection import Connection
     from postroom.operations.ports.states import StateChange
 
 

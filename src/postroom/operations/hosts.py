@@ -16,6 +16,7 @@ from postroom.messagebox.configuration.hosts import (
     DEQUEUED_CLASSES,
     Dequeuing,
     HostInstanceListing,
+    check_login_of_host,
     count_endpoints,
     count_what_keeps_host,
     find_host,
@@ -27,9 +28,9 @@ from postroom.messagebox.configuration.hosts import (
     store_dequeuing,
 )
 from postroom.messagebox.configuration.properties import read_sensitive_keys
-from postroom.messagebox.connection import Connection, operator_transaction
+from postroom.messagebox.connection import Connection, connect, operator_transaction
 from postroom.messagebox.coordination.running_processes import change_routing
-from postroom.messagebox.instances import count_queues
+from postroom.messagebox.instances import count_queues as count_queues
 from postroom.messagebox.migrate import create_host, remove_host
 from postroom.operations.records import extend, to_row
 from postroom.ports.handlers import read_handlers
@@ -125,6 +126,15 @@ def get_host_details(connection: Connection, name: str) -> HostDetails:
     (host,) = (host for host in list_hosts(connection) if host.name.lower() == name.lower())
     queues = {count.state.label: count.count for count in count_queues(connection) if count.host == host.name}
     return extend(host, HostDetails, instances=instances, queues=queues)
+
+
+def check_host_to_run(url: str, name: str) -> str:
+    """Return the name of a host as it is stored. Raise NotFound if there is none, and NotAllowed if the login may not
+    run it."""
+    with connect(url) as connection:
+        host = find_host(connection, name)
+        check_login_of_host(connection, host)
+    return host.name
 
 
 def add_host(connection: Connection, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.storage.spool import PartListing, StoredMessage, find_message_id, get_message, read_part
+from postroom.messagebox.storage.spool import list_messages as list_messages
 from postroom.operations.properties import PropertyListing, RequiredProperty, list_context, list_required
 from postroom.operations.redaction import redact_context
 from postroom.operations.short_ids import ShortId, find_id
@@ -95,6 +96,11 @@ def find_part(message: StoredMessage, name: str | None) -> PartListing:
     names = ", ".join(part.name for part in message.parts)
     parts = f"Its parts are: {names}." if names else "It has no parts, only properties."
     raise NotFound(f"Message {message.message_id} has {wanted}.", why=parts)
+
+
+def read_message_part(connection: Connection, message_id: uuid.UUID, name: str | None) -> Iterator[bytes]:
+    """Yield the content of the part with this name, or of the body. Raise NotFound if the message has none."""
+    yield from read_part(connection, find_part(get_message(connection, message_id), name))
 
 
 def save_message(connection: Connection, message_id: uuid.UUID, folder: Path) -> list[Path]:

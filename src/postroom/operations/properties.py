@@ -10,6 +10,7 @@ from postroom.errors import BadValue
 from postroom.filters.authorisation import MessagePredicate
 from postroom.message import Context
 from postroom.messagebox.configuration.properties import find_property
+from postroom.messagebox.configuration.properties import read_deployed_properties as read_deployed_properties
 from postroom.operations.records import extend
 from postroom.properties import Property, dotted_name, split_key
 from postroom.values import Value, value_from_text

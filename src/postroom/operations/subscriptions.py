@@ -19,8 +19,8 @@ from postroom.messagebox.configuration.properties import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import read_service_names
+from postroom.messagebox.stored_subscriptions import Subscription as Subscription
 from postroom.messagebox.stored_subscriptions import (
-    Subscription,
     SubscriptionType,
     read_correlation_keys,
     read_subscriptions,

@@ -17,22 +17,10 @@ def pipeline_options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the options that the pipeline process is started with."""
     given: dict[str, Any] = {}
 
-    class _Connection:
-        def __enter__(self) -> _Connection:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-    class _Host:
-        name = "Main"
-
-    # This imports the modules that import ``connect``, before it is replaced.
     monkeypatch.setattr(
         "postroom.spark.running_pipeline.run_pipeline", lambda *_, **options: given.update(options) or {}
     )
-    monkeypatch.setattr("postroom.messagebox.connection.connect", lambda url: _Connection())
-    monkeypatch.setattr("postroom.messagebox.configuration.hosts.find_host", lambda connection, name: _Host())
-    monkeypatch.setattr("postroom.messagebox.configuration.hosts.check_login_of_host", lambda connection, host: None)
+    monkeypatch.setattr("postroom.operations.hosts.check_host_to_run", lambda url, name: name)
     return given
 
 

@@ -13,7 +13,7 @@ from postroom.cli.rendering.output import Format, show_rows
 from postroom.errors import NotAllowed, StateError, format_count
 
 if TYPE_CHECKING:
-    from postroom.messagebox.instances import Instance
+    from postroom.operations.instances.queries import Instance
     from postroom.operations.orchestrations.story import InstanceDetails, OrchestrationInstanceDetails, Story
 
 #: Maximum number of lines that are drawn. Viewers refuse diagrams of more than 50,000 characters.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroom.errors import NotFound, suggest_names
-from postroom.messagebox.configuration.applications import list_applications
+from postroom.messagebox.configuration.applications import list_applications as list_applications
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import defer_wake_ups
 from postroom.operations.orchestrations import states as orchestration_states

@@ -19,9 +19,9 @@ from postroom.message import Body, Bytes, Part
 from postroom.messagebox.audit import record_action
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.notifications import WakeUp
+from postroom.messagebox.instance_operations import BulkOperation as BulkOperation
+from postroom.messagebox.instance_operations import OperationKind as OperationKind
 from postroom.messagebox.instance_operations import (
-    BulkOperation,
-    OperationKind,
     change_now,
     find_pending_operation,
     read_suspended_bodies,
@@ -31,6 +31,7 @@ from postroom.messagebox.instance_operations import (
     skip_message,
     start_operation,
 )
+from postroom.messagebox.instance_operations import list_operations as list_operations
 from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, get_instance
 from postroom.messagebox.queues import DELIVERIES, OUT_OF_ORDER, Cause, QueueTask, derive_delivery_id
 

@@ -19,7 +19,7 @@ from postroom.messagebox.maintenance.check import find_violations
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Action, ChangeKind
-from postroom.operations.instances.query_names import check_names
+from postroom.operations.instances.queries import check_names
 from postroom.operations.ports import send_ports
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.ports.send_ports import read_send_ports

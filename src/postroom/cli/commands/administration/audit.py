@@ -31,7 +31,7 @@ def _time_option(name: str, help: str) -> Decorator:
 
 add_list_command(
     audit,
-    "postroom.messagebox.audit:list_audit",
+    "postroom.operations.audit:list_audit",
     "recorded_at login os_user action target before after reason",
     help="List the actions, the latest first.",
     example="Examples:\n  postroom audit list --target Europe\n"

@@ -23,7 +23,7 @@ def version(options: CommandOptions) -> None:
     Example:
       postroom version -o json
     """
-    from postroom.messagebox.embedded.binaries import embedded_version
+    from postroom.operations.connection import embedded_version
     from postroom.spark.java import choose_java
 
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from postroom.application import Schedule
-    from postroom.messagebox.connection import Connection
+    from postroom.operations.connection import Connection
 
 _SCHEDULE_COLUMNS = ["location", "schedule"]
 

@@ -14,9 +14,9 @@ from postroom.cli.rendering.output import Format, show_record
 from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
-    from postroom.messagebox.connection import Connection
-    from postroom.messagebox.stored_subscriptions import Subscription
+    from postroom.operations.connection import Connection
     from postroom.operations.short_ids import ShortId
+    from postroom.operations.subscriptions import Subscription
 
 
 @click.group(cls=CommandGroup)
@@ -114,10 +114,9 @@ def test(
     from postroom.cli.rendering.explanation_text import show_filter_result, show_groups, show_subscriber
     from postroom.filters.explain import explain
     from postroom.filters.text import parse
-    from postroom.messagebox.configuration.properties import read_deployed_properties
     from postroom.operations.explain.explanation import explain_subscription
     from postroom.operations.explain.records import record_filter, record_subscriber
-    from postroom.operations.properties import parse_context
+    from postroom.operations.properties import parse_context, read_deployed_properties
 
     _check_arguments(subscription, text)
     with open_messagebox(options) as connection:
@@ -163,9 +162,9 @@ def explain(options: CommandOptions, subscription: str | None, text: str | None,
     """
     from postroom.cli.rendering.matching_messages import show_matches
     from postroom.filters.text import parse
-    from postroom.messagebox.configuration.properties import read_deployed_properties
     from postroom.operations.explain.matching_messages import find_matching_messages, find_messages_of_subscription
     from postroom.operations.explain.records import record_matches
+    from postroom.operations.properties import read_deployed_properties
 
     _check_arguments(subscription, text)
     with open_messagebox(options) as connection:

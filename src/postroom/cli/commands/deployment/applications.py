@@ -27,7 +27,7 @@ from postroom.operations.records import to_json
 if TYPE_CHECKING:
     from postroom.application.definition import ApplicationDefinition
     from postroom.errors import Problem
-    from postroom.messagebox.connection import Connection
+    from postroom.operations.connection import Connection
     from postroom.operations.deployment.applications import Change
     from postroom.operations.deployment.backlog import Backlog
     from postroom.operations.deployment.plan import Difference, Plan, PlanStep
@@ -111,7 +111,7 @@ def application() -> None:
 
 add_list_command(
     application,
-    "postroom.messagebox.configuration.applications:list_applications",
+    "postroom.operations.deployment.applications:list_applications",
     "name receive_ports locations send_ports send_port_groups orchestrations applied_at",
     help="List the applications.",
     example="Example:\n  postroom application list -o json",

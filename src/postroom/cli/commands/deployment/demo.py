@@ -45,8 +45,7 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
     from postroom.application.loading.load import load
     from postroom.errors import StateError, format_count
     from postroom.example_applications import find_example, load_steps, run_in_thread, run_steps
-    from postroom.messagebox.connection import connect
-    from postroom.messagebox.embedded import EmbeddedServer, server_folder
+    from postroom.operations.connection import connect, destroy_embedded_messagebox
     from postroom.up.deploy_and_supervise import deploy_and_supervise
     from postroom.up.supervisor import SparkOptions
 
@@ -73,7 +72,7 @@ def demo(options: CommandOptions, name: str, keep: bool) -> None:
             result = run_steps(connection, definition, load_steps(name), home, live.show)
     finally:
         if not keep:
-            EmbeddedServer(server_folder(home)).destroy()
+            destroy_embedded_messagebox(home)
             shutil.rmtree(home, ignore_errors=True)
     if options.output is Format.JSON:
         click.echo(to_json(_to_json(result)))

@@ -59,7 +59,6 @@ def explain(
     """
     from postroom.cli.rendering.explanation_text import show_explanation
     from postroom.errors import format_count
-    from postroom.messagebox.configuration.properties import read_deployed_properties
     from postroom.operations.explain.explanation import (
         ListingLimits,
         describe_ignored_file,
@@ -69,7 +68,7 @@ def explain(
     )
     from postroom.operations.explain.records import record_message
     from postroom.operations.messages import resolve_message_id
-    from postroom.operations.properties import parse_context
+    from postroom.operations.properties import parse_context, read_deployed_properties
 
     if message_id is not None and file is not None:
         raise click.UsageError("Give either the id of a message or --file.")

@@ -11,8 +11,8 @@ import click
 from postroom.cli.options import ID
 
 if TYPE_CHECKING:
-    from postroom.messagebox.connection import Connection
-    from postroom.messagebox.instances import InstanceQuery
+    from postroom.operations.connection import Connection
+    from postroom.operations.instances.queries import InstanceQuery
     from postroom.operations.short_ids import ShortId, ShortIdKind
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -56,15 +56,16 @@ def condition_options(command: Command) -> Command:
     return command
 
 
-def build_query(connection: Connection, conditions: Mapping[str, Any], *, limit: int | None = None) -> InstanceQuery:
-    from postroom.messagebox.instances import InstanceQuery, InstanceState
+def build_query(connection: Connection, conditions: Mapping[str, Any]) -> InstanceQuery:
+    """Return the query for the conditions. Raise NotFound if one of them names what does not exist."""
+    from postroom.operations.instances.queries import InstanceQuery, InstanceState, check_names
     from postroom.operations.short_ids import find_id
 
     def find(given: ShortId | None, kind: ShortIdKind) -> uuid.UUID | None:
         return None if given is None else find_id(connection, given, kind)
 
     states = [InstanceState[name] for chosen in conditions["states"] for name in _STATES[chosen]]
-    return InstanceQuery(
+    query = InstanceQuery(
         states=states or None,
         host=conditions["host"],
         port=conditions["port"],
@@ -72,5 +73,6 @@ def build_query(connection: Connection, conditions: Mapping[str, Any], *, limit:
         error_code=conditions["error"],
         message_id=find(conditions["message"], "message"),
         interchange_id=find(conditions["interchange"], "interchange"),
-        limit=limit,
     )
+    check_names(connection, query)
+    return query

@@ -19,10 +19,9 @@ from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
     from postroom.message import Body
-    from postroom.messagebox.connection import Connection
-    from postroom.messagebox.instance_operations import BulkOperation, OperationKind
-    from postroom.messagebox.instances import InstanceQuery
-    from postroom.operations.instances.changes import ChangedInstances
+    from postroom.operations.connection import Connection
+    from postroom.operations.instances.changes import BulkOperation, ChangedInstances, OperationKind
+    from postroom.operations.instances.queries import InstanceQuery
     from postroom.operations.short_ids import ShortId
 
 _PROGRESS_SECONDS = 1.0
@@ -233,17 +232,13 @@ def _choose(
     connection: Connection, kind: OperationKind, ids: tuple[ShortId, ...], conditions: Mapping[str, Any]
 ) -> InstanceQuery:
     """Return the query for the ids, or for the conditions."""
-    from postroom.messagebox.instances import InstanceQuery
     from postroom.operations.instances.changes import restrict
+    from postroom.operations.instances.queries import InstanceQuery
     from postroom.operations.short_ids import find_id
 
     if ids:
         return InstanceQuery(ids=[find_id(connection, given, "instance") for given in ids])
-    from postroom.operations.instances.query_names import check_names
-
-    query = build_query(connection, conditions)
-    check_names(connection, query)
-    return restrict(kind, query)
+    return restrict(kind, build_query(connection, conditions))
 
 
 def _confirm(

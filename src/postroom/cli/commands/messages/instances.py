@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from postroom.cli.rendering.story import show_story, write_graph
 from postroom.operations.records import to_row
 
 if TYPE_CHECKING:
-    from postroom.messagebox.instances import GroupBy
+    from postroom.operations.instances.queries import GroupBy
     from postroom.operations.short_ids import ShortId
 
 
@@ -55,11 +56,10 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
       postroom instance list --state suspended --port Europe
       postroom instance list --group-by reason
     """
-    from postroom.messagebox.instances import count_instances, list_instances
-    from postroom.operations.instances.query_names import check_names
+    from postroom.operations.instances.queries import count_instances, list_instances
 
     with open_messagebox(options) as connection:
-        check_names(connection, build_query(connection, conditions))
+        query = build_query(connection, conditions)
         if group_by is not None:
             counts = [
                 {
@@ -69,12 +69,12 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
                     "oldest": count.oldest,
                     "newest": count.newest,
                 }
-                for count in count_instances(connection, build_query(connection, conditions), group_by)
+                for count in count_instances(connection, query, group_by)
             ]
             columns = [group_by, "state", "count", "oldest", "newest"]
             show_rows(counts, columns, options.output, empty="No instances.")
             return
-        found = list_instances(connection, build_query(connection, conditions, limit=limit + 1))
+        found = list_instances(connection, replace(query, limit=limit + 1))
     columns = ["instance_id", "state", "service", "host", "attempt", "since", "error_code", "reason"]
     if any(instance.retry_at is not None for instance in found):
         columns.insert(5, "retry_at")
@@ -141,7 +141,7 @@ for command in (resume, suspend, reroute, skip, terminate, save_rows, resume_row
 
 add_list_command(
     instance,
-    "postroom.messagebox.instance_operations:list_operations",
+    "postroom.operations.instances.changes:list_operations",
     "operation_id kind target requested_by requested_at total changed remaining pending finished_at",
     name="operations",
     help="List the operations on many instances with their progress, the latest first.\n\n"

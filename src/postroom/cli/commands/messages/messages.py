@@ -34,7 +34,7 @@ def message() -> None:
 
 add_list_command(
     message,
-    "postroom.messagebox.storage.spool:list_messages",
+    "postroom.operations.messages:list_messages",
     "message_id published_at message_type failed_at parts size published_by",
     help="List the messages in the spool, the latest first.",
     example="Example:\n  postroom message list --type order --limit 10",
@@ -97,12 +97,10 @@ def body(options: CommandOptions, message_id: ShortId, part: str | None) -> None
     """
     import sys
 
-    from postroom.messagebox.storage.spool import get_message, read_part
-    from postroom.operations.messages import find_part, resolve_message_id
+    from postroom.operations.messages import read_message_part, resolve_message_id
 
     with open_messagebox(options) as connection:
-        found = get_message(connection, resolve_message_id(connection, message_id))
-        for chunk in read_part(connection, find_part(found, part)):
+        for chunk in read_message_part(connection, resolve_message_id(connection, message_id), part):
             sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
@@ -10,9 +9,6 @@ import click
 from postroom.cli.connection import open_messagebox
 from postroom.cli.options import CommandOptions, common_options, open_body, pass_options, property_options
 from postroom.cli.rendering.output import show_rows
-
-#: How long the command waits while the host is throttled, in seconds.
-_THROTTLE_WAIT = 30.0
 
 
 @click.command()
@@ -49,15 +45,10 @@ def publish(
     import sys
     from mimetypes import guess_type
 
-    from postroom.agent.addressing import describe_unreachable, direct_context
-    from postroom.agent.direct.direct_agent import DirectAgent
     from postroom.errors import PublishFailed
     from postroom.message import Body, Bytes, Message, Part
-    from postroom.messagebox.configuration.hosts import get_publishing_host
-    from postroom.messagebox.configuration.properties import read_deployed_properties
-    from postroom.messagebox.throttling.load import read_throttle
-    from postroom.messagebox.throttling.pace import find_pauses
-    from postroom.operations.properties import parse_context
+    from postroom.operations import publishing
+    from postroom.operations.properties import parse_context, read_deployed_properties
 
     def body(file: str) -> Body:
         if file == "-":
@@ -66,8 +57,6 @@ def publish(
 
     with open_messagebox(options) as connection:
         context = parse_context(promoted, written, read_deployed_properties(connection), require)
-        if to is not None:
-            context = direct_context(connection, to, context)
         messages = [
             Message(
                 context=context,
@@ -80,12 +69,8 @@ def publish(
             )
             for file in files
         ]
-        publishing = get_publishing_host(connection, host)
-        for pause in find_pauses(lambda: read_throttle(connection, publishing.host_id, None), _THROTTLE_WAIT):
-            time.sleep(pause)
-        agent = DirectAgent(connection, publishing)
         try:
-            published = agent.publish(messages, key=key)
+            published = publishing.publish(connection, messages, host=host, to=to, key=key)
         except PublishFailed as error:
             failed = [
                 {"file": file, "failure": "" if result.failure is None else result.failure.what}
@@ -93,7 +78,6 @@ def publish(
             ]
             show_rows(failed, ["file", "failure"], options.output)
             error.why = ""  # the table has it for each file
-            error.hint = (to and describe_unreachable(connection, to)) or error.hint
             raise
     rows = [
         {

@@ -20,7 +20,7 @@ def queue() -> None:
 
 add_list_command(
     queue,
-    "postroom.messagebox.instances:count_queues",
+    "postroom.operations.hosts:count_queues",
     "host state count age",
     help="Count the messages in the queues of each host, with the age of the oldest.",
     example="Example:\n  postroom queue list -o json",

@@ -35,7 +35,7 @@ def run(options: CommandOptions) -> None:
     """
     import threading
 
-    from postroom.messagebox.migrate import migrate
+    from postroom.operations.connection import migrate
     from postroom.processes.stop_signals import set_on_stop_signals
 
     if options.database:

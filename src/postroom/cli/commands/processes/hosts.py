@@ -35,14 +35,10 @@ def run(options: CommandOptions, name: str, monitoring: MonitoringOptions) -> No
       postroom host run Main --home ./orders-home
     """
     from postroom.hosts import run_host
-    from postroom.messagebox.configuration.hosts import check_login_of_host, find_host
-    from postroom.messagebox.connection import connect
+    from postroom.operations.hosts import check_host_to_run
 
     with monitoring.start() as server, options.messagebox() as url:
-        with connect(url) as connection:
-            host = find_host(connection, name)
-            check_login_of_host(connection, host)
-        name = host.name
+        name = check_host_to_run(url, name)
         monitoring.report(f"Host {name} is running. Press Ctrl-C to stop it.")
         # The URL of an external server names the login. The embedded server trusts every local user.
         instance = run_host(url, name, options.home.absolute(), as_role=options.database is None, monitoring=server)

@@ -54,9 +54,8 @@ def run(
     import sys
 
     from postroom.cli.rendering.once_progress import show_once_progress
-    from postroom.messagebox.configuration.hosts import check_login_of_host, find_host
-    from postroom.messagebox.connection import connect
     from postroom.monitoring.logs import LOG_FORMAT_VARIABLE
+    from postroom.operations.hosts import check_host_to_run
     from postroom.spark.running_pipeline import run_pipeline, start_session
 
     os.environ[LOG_FORMAT_VARIABLE] = monitoring.log_format  # for the workers of Spark on this machine
@@ -69,10 +68,7 @@ def run(
             if not sys.stdin.readline():
                 return
         with options.messagebox() as url:
-            with connect(url) as connection:
-                served = find_host(connection, host)
-                check_login_of_host(connection, served)
-            host = served.name
+            host = check_host_to_run(url, host)
             if not hold:
                 text = f"Starting Spark for the receive locations and sinks of {host}. Press Ctrl-C to stop it."
                 monitoring.report(text)

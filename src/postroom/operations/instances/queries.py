@@ -1,4 +1,4 @@
-"""Check the names in a query for instances."""
+"""Queries for instances, and the names in them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from postroom.agent.error_messages import FAILURE_CODES
 from postroom.errors import NotFound, suggest_names
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instances import (
-    InstanceQuery,
-    find_new_name,
-    read_service_names,
-    read_suspended_codes,
-)
+from postroom.messagebox.instances import GroupBy as GroupBy
+from postroom.messagebox.instances import Instance as Instance
+from postroom.messagebox.instances import InstanceQuery as InstanceQuery
+from postroom.messagebox.instances import InstanceState as InstanceState
+from postroom.messagebox.instances import count_instances as count_instances
+from postroom.messagebox.instances import find_new_name, read_service_names, read_suspended_codes
+from postroom.messagebox.instances import list_instances as list_instances
 
 #: The error codes of suspended instances: the codes of failures, and of states that are not errors. See
 #: docs/reference/errors.md.
