@@ -17,14 +17,14 @@ from postroom import Throttling, pipelines
 from postroom.adapters import File
 from postroom.adapters.contract import ReceiveDefinition, SendDefinition
 from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, SendPortDefinition
+from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES
 from postroom.filters.expression import Filter
-from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts
+from postroom.messagebox.configuration.hosts import Host, ServiceClass, read_hosts, store_host
 from postroom.messagebox.configuration.services import ServiceState, store_state
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
 from postroom.messagebox.subscriptions import create_subscription, deploy_property
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.ports.receive_locations import (
     ReceiveLocation,
     build_receive_location,
@@ -62,7 +62,8 @@ class MeasuredBox:
         with self.connection.transaction():
             create_host(self.connection, "Default", is_default=True)
             # No throttling, because nothing is delivered while the lanes are measured.
-            store_thresholds(self.connection, self.host.host_id, Throttling(messages=0))
+            throttling = Throttling(messages=0).model_dump()
+            store_host(self.connection, self.host.host_id, {"throttling": throttling}, NO_APPLICATION_PROPERTIES)
             for prop in (*SYSTEM_PROPERTIES.values(), *promote):
                 deploy_property(self.connection, prop.key, prop.value_type)
             self._add_location(

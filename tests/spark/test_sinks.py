@@ -27,7 +27,6 @@ from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.deployment.apply import apply
 from postroom.pipelines import Send, components
 from postroom.spark.pipeline_once import PipelineOnce
@@ -37,6 +36,7 @@ from postroom.spark.sinks.running_sinks import Sinks
 from postroom.system_properties import BTS
 from tests.support.box import PROMOTE, Box, Priority, Region, Total
 from tests.support.file_location import add_file_location
+from tests.support.host_settings import set_thresholds
 from tests.support.simulated_load import set_load
 from tests.support.sinks import add_sink, publish
 from tests.support.waiting import wait_until
@@ -254,7 +254,7 @@ def test_a_sink_is_drained_while_receive_tasks_are_throttled(
     session: SparkSession, box: Box, login: Login, tmp_path: Path
 ) -> None:
     """THR-05: two large files on two cores, and more waiting messages than the threshold."""
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=1_000, longest_delay=300))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=1_000, longest_delay=300))
     set_load(box, queued=1_500)
     add_sink(box, SparkSink("parquet", "lake", interval=0, body="none"))
     add_file_location(box, tmp_path / "in", pipeline=pipelines.JsonLines(promote=PROMOTE))

@@ -19,12 +19,12 @@ from postroom.errors import Unavailable
 from postroom.messagebox.connection import Login
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.receive.stream_source import NumberedReader, RowsPartition, StreamSettings, balance
 from tests.spark.conftest import ClaimFiles
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
+from tests.support.host_settings import set_thresholds
 from tests.support.simulated_load import set_load
 
 
@@ -273,7 +273,7 @@ def test_throttled_batches_are_small_and_delayed(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    store_thresholds(box.connection, location.host_id, Throttling(messages=10, longest_delay=60))
+    set_thresholds(box.connection, location.host_id, Throttling(messages=10, longest_delay=60))
     set_load(box, queued=15)
     for name in "abcdef":
         (folder / name).write_bytes(b"{}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,7 @@ from postroom.application.circuit_breaker import CircuitBreaker
 from postroom.application.handler import Handler
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import SourcePosition
+from postroom.filters.authorisation import ApplicationProperties, comparable_text
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.maps.port_maps import NO_MAPS, PortMaps
@@ -96,11 +97,41 @@ class HostDefinition(_Positioned):
     """A host. A field is None if the application does not set it. Another application may set it."""
 
     name: str
-    properties: tuple[ApplicationProperty, ...] | None = None
     trusted: bool | None = None
     isolated: bool | None = None
     handlers: tuple[Handler, ...] | None = None
+    """None, if no application sets them: the default handlers."""
+    properties: tuple[ApplicationProperty, ...] | None = None
     throttling: Throttling | None = None
+
+    @classmethod
+    def list_settings(cls) -> list[str]:
+        """Return the names of what an application can set."""
+        return [field for field in cls.model_fields if field not in ("name", "position")]
+
+    def merge(self, others: Iterable[HostDefinition]) -> HostDefinition:
+        """Return the host with what the others, which are definitions of the same host, set and it does not set. What
+        none sets has its default."""
+        found = (self, *others, _UNSET_HOST)
+        settings = {
+            name: next((value for host in found if (value := getattr(host, name)) is not None), None)
+            for name in self.list_settings()
+        }
+        return self.model_copy(update=settings)
+
+    @property
+    def application_properties(self) -> ApplicationProperties:
+        """The properties as predicates of messages are compared with them."""
+        return frozenset((each.property.key, comparable_text(each.value)) for each in self.properties or ())
+
+    def has_handler(self, handler: Handler) -> bool:
+        """Return True if the host runs this adapter in this direction."""
+        if self.handlers is not None:
+            return handler.key in (declared.key for declared in self.handlers)
+        return not self.isolated or handler.can_be_isolated
+
+
+_UNSET_HOST = HostDefinition(name="", properties=(), trusted=False, isolated=False, throttling=Throttling())
 
 
 class ReceiveLocationDefinition(_Positioned):

@@ -88,7 +88,6 @@ def remove_host(connection: Connection, host_id: int, name: str, role: str) -> N
         "convoy_sets",
         "application_properties",
         "host_instances",
-        "handlers",
         "open_circuits",
     ):
         connection.execute(f"DELETE FROM {table} WHERE host_id = %s", (host_id,))

@@ -11,7 +11,7 @@ from postroom.application.handler import list_default_handlers
 from postroom.errors import BadValue, NotFound, StateError, suggest_names
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.messagebox.audit import record_action
-from postroom.messagebox.configuration.handlers import count_uses_of_handlers
+from postroom.messagebox.configuration.endpoints import count_uses_of_handlers
 from postroom.messagebox.configuration.hosts import (
     DEQUEUED_CLASSES,
     Dequeuing,
@@ -33,7 +33,7 @@ from postroom.messagebox.coordination.running_processes import change_routing
 from postroom.messagebox.instances import count_queues as count_queues
 from postroom.messagebox.migrate import create_host, remove_host
 from postroom.operations.records import extend, to_row
-from postroom.ports.handlers import read_handlers
+from postroom.ports.handlers import get_declared_handlers
 from postroom.properties import dotted_name, split_key
 
 _MAX_POLLING_INTERVAL = timedelta(seconds=60)
@@ -205,22 +205,20 @@ class HandlerListing:
 def list_handlers(connection: Connection, host_name: str | None = None) -> list[HandlerListing]:
     """Return the handlers of one host or of all hosts, sorted by host, adapter and direction."""
     hosts = read_hosts(connection) if host_name is None else [find_host(connection, host_name)]
-    declared = read_handlers(connection)
     uses = count_uses_of_handlers(connection)
     return [
         HandlerListing(
             host=host.name,
             adapter=handler.adapter,
             direction=handler.direction,
-            declared=host.host_id in declared,
+            declared=declared is not None,
             used_by=uses.get((host.host_id, *handler.key), 0),
             high_watermark=handler.high_watermark if handler.direction == "send" else None,
             low_watermark=handler.low_watermark if handler.direction == "send" else None,
         )
         for host in sorted(hosts, key=lambda host: host.name)
-        for handler in sorted(
-            declared.get(host.host_id, list_default_handlers(isolated=host.isolated)), key=lambda each: each.key
-        )
+        for declared in [get_declared_handlers(host)]
+        for handler in sorted(declared or list_default_handlers(isolated=host.isolated), key=lambda each: each.key)
     ]
 
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from postroom.application.handler import Handler
-from postroom.messagebox.configuration.handlers import read_adapter_kinds, read_handler_rows, store_handler_rows
+from postroom.messagebox.configuration.endpoints import read_adapter_kinds
+from postroom.messagebox.configuration.hosts import Host, get_host
 from postroom.messagebox.connection import Connection
 
 
-def read_handlers(connection: Connection) -> dict[int, tuple[Handler, ...]]:
-    """Return the declared handlers by host id. A host without any has the default handlers."""
-    found: defaultdict[int, list[Handler]] = defaultdict(list)
-    for row in read_handler_rows(connection):
-        found[row.pop("host_id")].append(Handler(**row))
-    return {host_id: tuple(handlers) for host_id, handlers in found.items()}
-
-
-def store_handlers(connection: Connection, host_id: int, handlers: Sequence[Handler]) -> None:
-    """Replace the declared handlers of a host."""
-    store_handler_rows(connection, host_id, [handler.model_dump() for handler in handlers])
+def get_declared_handlers(host: Host) -> tuple[Handler, ...] | None:
+    """Return the declared handlers of a host. None: it has the default handlers."""
+    stored = host.definition.get("handlers")
+    return None if stored is None else tuple(Handler(**handler) for handler in stored)
 
 
 def read_send_handlers(connection: Connection, host_id: int) -> Mapping[bytes, Handler]:
     """Return the handler of each send port that has messages on a host, by the bytes of the port id."""
-    declared = {handler.key: handler for handler in read_handlers(connection).get(host_id, ())}
+    declared = {handler.key: handler for handler in get_declared_handlers(get_host(connection, host_id)) or ()}
     kinds = read_adapter_kinds(connection, host_id)
     return {port_id.bytes: declared.get((kind, "send"), Handler(kind, "send")) for port_id, kind in kinds.items()}

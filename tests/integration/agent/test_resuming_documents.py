@@ -30,12 +30,13 @@ from tests.integration.agent.resuming_cases import (
 )
 from tests.support.box import Box, Region
 from tests.support.dequeue import dequeue_all, resume_now
+from tests.support.host_settings import set_trust
 
 
 @pytest.fixture
 def prepared_box(box: Box) -> Box:
     box.add_port("All", "BTS.ReceivePortName == 'OrdersIn'")
-    box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
+    set_trust(box.connection, box.host().host_id)
     box.add_location(pipelines.PassThrough())
     box.set_authentication("keep")
     return box

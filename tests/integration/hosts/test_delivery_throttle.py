@@ -10,12 +10,12 @@ import pytest
 from postroom import Throttling
 from postroom.hosts.instance import HostInstance
 from postroom.message import Message
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.throttling import set_override
 from postroom.throttling import OverrideMode
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.integration.hosts.test_metrics import read_metrics
 from tests.support.box import Box, Region
+from tests.support.host_settings import set_thresholds
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -35,7 +35,7 @@ def get_state(instance: HostInstance, direction: str = "delivery") -> float:
 def test_no_more_than_the_limit_is_in_process_and_everything_is_delivered(box: Box, start_host: StartHost) -> None:
     """THR-07: the limit is per processor."""
     box.add_port("Slow", "exists(Region)")
-    store_thresholds(box.connection, box.host().host_id, Throttling(in_process=10))
+    set_thresholds(box.connection, box.host().host_id, Throttling(in_process=10))
     publish(box, 500)
     blocked = BlockedSend()
     recorder = RecordingAdapter(blocked)
@@ -57,7 +57,7 @@ def test_memory_throttles_delivery_and_publishing_of_the_process(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box.add_port("Any", "exists(Region)")
-    store_thresholds(box.connection, box.host().host_id, Throttling(process_memory=0.0001, longest_delay=0.1))
+    set_thresholds(box.connection, box.host().host_id, Throttling(process_memory=0.0001, longest_delay=0.1))
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     wait_until(lambda: read_reported(box).keys() == {"delivery", "publishing"}, what="a throttled process")

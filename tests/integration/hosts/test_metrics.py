@@ -18,13 +18,13 @@ from postroom.hosts.instance_parts import HostSettings
 from postroom.message import Message
 from postroom.messagebox.instances import InstanceState, count_instances_of_host
 from postroom.messagebox.queues import QueueTask
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.monitoring.logs import JsonFormatter
 from postroom.monitoring.metrics import format_metrics
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.receiving.http.test_receive import send_request
 from tests.support.box import Box, Region
+from tests.support.host_settings import set_thresholds
 from tests.support.inbox_location import add_inbox_location
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.simulated_load import set_load
@@ -147,7 +147,7 @@ def test_messages_are_counted_by_outcome(box: Box, start_host: StartHost, caplog
 
 
 def test_throttling_is_a_metric(box: Box, tmp_path: Path) -> None:
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=40))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=40))
     set_load(box, queued=15)
     with start(box, tmp_path) as instance:
         found = read_metrics(instance)

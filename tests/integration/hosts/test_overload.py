@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import postroom
 from postroom import Client, Throttled, Throttling
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.throttling import ThrottlingListing, list_throttling
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
+from tests.support.host_settings import set_thresholds
 from tests.support.recording_adapter import BlockedSend, RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -45,7 +45,7 @@ def test_publishing_stops_while_the_spool_is_full_and_continues_after_the_cleanu
     for name in ("First", "Second"):
         box.add_port(name, "exists(Region)")
     thresholds = Throttling(messages=10_000, spool_multiplier=0.02, longest_delay=60)
-    store_thresholds(box.connection, box.host().host_id, thresholds)
+    set_thresholds(box.connection, box.host().host_id, thresholds)
     assert get_publishing(box).state == 0
     recorder = RecordingAdapter()
     start_host(recorder)
@@ -68,7 +68,7 @@ def test_publishing_stops_while_the_spool_is_full_and_continues_after_the_cleanu
 def test_programs_that_publish_faster_than_the_receiver_works_lose_nothing(box: Box, start_host: StartHost) -> None:
     box.add_port("Slow", "exists(Region)")
     thresholds = Throttling(messages=100, spool_multiplier=0, longest_delay=60, in_process=5)
-    store_thresholds(box.connection, box.host().host_id, thresholds)
+    set_thresholds(box.connection, box.host().host_id, thresholds)
     assert get_publishing(box).state == 0
     blocked = BlockedSend()
     recorder = RecordingAdapter(blocked)

@@ -28,6 +28,7 @@ from postroom.operations.ports import send_ports as ports
 from postroom.operations.roles import grant_role, list_roles, revoke_role
 from postroom.operations.subscriptions import list_subscriptions, read_subscription_filters
 from tests.support.box import Box, Region
+from tests.support.host_settings import set_trust
 from tests.support.inbox_location import add_inbox_location
 from tests.support.publishers import is_waiting_for_lock
 from tests.support.waiting import wait_until
@@ -90,11 +91,11 @@ PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     ("UPDATE receive_locations SET definition = definition", (ADMINISTRATOR,)),
     ("DELETE FROM send_ports WHERE false", (ADMINISTRATOR,)),
     ("INSERT INTO properties (key, value_type) VALUES ('A#b', 1)", (ADMINISTRATOR,)),
-    ("UPDATE hosts SET trusted = true", NO_LOGIN),
+    ("UPDATE hosts SET definition = definition", NO_LOGIN),
     ("UPDATE hosts SET role_name = role_name", NO_LOGIN),
     ("UPDATE hosts SET name = name", NO_LOGIN),
     ("INSERT INTO hosts (name, role_name) VALUES ('x', 'postgres')", NO_LOGIN),
-    ("UPDATE hosts SET throttling = throttling", (ADMINISTRATOR,)),
+    ("UPDATE hosts SET throttling_overrides = throttling_overrides", (ADMINISTRATOR,)),
     ("UPDATE message_box SET id = id", NO_LOGIN),
     ("UPDATE schema_version SET procedures = procedures", NO_LOGIN),
     ("INSERT INTO application_properties VALUES (1, 'Security#Thumbprint', 'T')", (ADMINISTRATOR,)),
@@ -123,7 +124,7 @@ PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT remove_subscription(0)", (ADMINISTRATOR,)),
     ("SELECT create_subscription_default(4::smallint, gen_random_uuid(), 'x', '')", (ADMINISTRATOR, HOST)),
     ("SELECT create_subscription_other(4::smallint, gen_random_uuid(), 'x', '')", (ADMINISTRATOR, OTHER_HOST)),
-    ("SELECT set_trust(1::smallint, true)", (ADMINISTRATOR,)),
+    ("SELECT store_host_definition(1::smallint, '{}')", (ADMINISTRATOR,)),
     ("SELECT grant_role('x', 'y')", (ADMINISTRATOR,)),
     ("SELECT revoke_role('x', 'y')", (ADMINISTRATOR,)),
     # The work of a host
@@ -381,7 +382,7 @@ def test_roles_are_listed_with_their_logins_and_revoked(box: Box, logins: dict[s
 
 
 def test_a_login_cannot_get_a_trusted_host_and_another_host(box: Box, logins: dict[str, Connection]) -> None:
-    box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
+    set_trust(box.connection, box.host("Other").host_id)
     with pytest.raises(NotAllowed, match="main_service also runs the host Default"):
         grant_role(logins[ADMINISTRATOR], "host:Other", HOST)
 
@@ -392,15 +393,15 @@ def test_a_login_cannot_get_a_trusted_host_and_another_host_through_a_group(
 ) -> None:
     """Each member of the group runs both hosts, although no host role was granted to the member itself."""
     adam = logins[ADMINISTRATOR]
-    trust = ("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
+    other = box.host("Other").host_id
     box.connection.execute("CREATE ROLE services")
     box.connection.execute(f"GRANT services TO {HOST}")
     if last_change == "trust":
         grant_role(adam, "host:Other", "services")
         with pytest.raises(NotAllowed, match="main_service also runs the host Default"):
-            adam.execute(*trust)
+            set_trust(adam, other)
     else:
-        adam.execute(*trust)
+        set_trust(adam, other)
         with pytest.raises(NotAllowed, match="main_service also runs the host Default"):
             grant_role(adam, "host:Other", "services")
 
@@ -409,7 +410,7 @@ def test_a_role_is_not_granted_while_trust_is_being_changed(box: Box, logins: di
     adam = logins[ADMINISTRATOR]
     with ThreadPoolExecutor() as pool:
         with box.connection.transaction():
-            box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host("Other").host_id,))
+            set_trust(box.connection, box.host("Other").host_id)
             granted = pool.submit(grant_role, adam, "host:Other", HOST)
             wait_until(lambda: is_waiting_for_lock(box, adam), what="the grant to wait for the change of trust")
         with pytest.raises(NotAllowed, match="main_service also runs the host Default"):

@@ -8,16 +8,16 @@ from postroom import Throttling
 from postroom.errors import BadValue
 from postroom.messagebox.audit import list_audit
 from postroom.messagebox.configuration.hosts import find_host
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.throttling import list_throttling, set_override
 from postroom.throttling import OverrideMode
 from tests.support.box import Box
+from tests.support.host_settings import set_thresholds
 from tests.support.simulated_load import set_load
 
 
 def test_the_publishing_of_each_host_is_listed_with_its_reason(box: Box) -> None:
     box.add_host("Other")
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=10))
     set_load(box, queued=15)
     default, other = list_throttling(box.connection)
     assert (default.host, default.direction, default.process, default.override) == ("Default", "publishing", "", "auto")

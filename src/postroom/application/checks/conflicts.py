@@ -13,7 +13,6 @@ from postroom.application.definition import ApplicationDefinition, HostDefinitio
 from postroom.application.handler import describe_handlers
 from postroom.application.source_position import SourcePosition
 from postroom.errors import Problem
-from postroom.filters.authorisation import ApplicationProperties, comparable_text
 
 
 def conflicts(new: ApplicationDefinition, deployed: Iterable[ApplicationDefinition]) -> list[Problem]:
@@ -59,37 +58,28 @@ def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) ->
     """Yield hosts that two applications declare with different settings."""
     theirs = {host.name.lower(): host for host in other.hosts}
     for host in new.hosts:
-        there = theirs.get(host.name.lower())
-        if there is None:
-            continue
-        if None not in (host.trusted, there.trusted) and host.trusted is not there.trusted:
-            setting = "trusted" if there.trusted else "not trusted"
-            text = f"host {host.name!r}: it is {setting} in the application {other.name!r}."
-            yield host.position.problem(text)
-        if None not in (host.isolated, there.isolated) and host.isolated is not there.isolated:
-            setting = "isolated" if there.isolated else "not isolated"
-            yield host.position.problem(f"host {host.name!r}: it is {setting} in the application {other.name!r}.")
-        if None not in (host.handlers, there.handlers) and host.handlers != there.handlers:
-            text = (
-                f"host {host.name!r}: its handlers are {describe_handlers(there.handlers)} in the application "
-                f"{other.name!r}."
-            )
-            yield host.position.problem(text)
-        if None not in (host.throttling, there.throttling) and host.throttling != there.throttling:
-            text = f"host {host.name!r}: it throttles {there.throttling} in the application {other.name!r}."
-            yield host.position.problem(text)
-        if (
-            host.properties is not None
-            and there.properties is not None
-            and to_application_properties(host) != to_application_properties(there)
-        ):
-            text = f"host {host.name!r}: it has other properties in the application {other.name!r}."
-            yield host.position.problem(text)
+        there = theirs.get(host.name.lower(), host)
+        for setting in HostDefinition.list_settings():
+            ours, set_there = getattr(host, setting), getattr(there, setting)
+            if setting == "properties":
+                is_same = host.application_properties == there.application_properties
+            else:
+                is_same = ours == set_there
+            if not is_same and ours is not None and set_there is not None:
+                text = _describe_setting(setting, set_there)
+                yield host.position.problem(f"host {host.name!r}: {text} in the application {other.name!r}.")
 
 
-def to_application_properties(host: HostDefinition) -> ApplicationProperties:
-    """Return the properties of a host that one application declares."""
-    return frozenset((declared.property.key, comparable_text(declared.value)) for declared in host.properties or ())
+def _describe_setting(setting: str, value: object) -> str:
+    match setting, value:
+        case _, bool():
+            return f"it is {setting}" if value else f"it is not {setting}"
+        case "handlers", tuple():
+            return f"its handlers are {describe_handlers(value)}"
+        case "throttling", _:
+            return f"it throttles {value}"
+        case _:
+            return f"it has other {setting}"
 
 
 def _type_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:

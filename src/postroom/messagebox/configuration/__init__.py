@@ -1,1 +1,1 @@
-"""The deployed configuration, as PostgreSQL stores it: hosts, handlers, receive locations, send ports, groups."""
+"""The deployed configuration, as PostgreSQL stores it: hosts, receive locations, send ports, groups."""

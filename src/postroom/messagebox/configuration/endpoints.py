@@ -135,3 +135,16 @@ def rename_services(
     for name, id in names.items():
         connection.execute(rename, (name, id))
         connection.execute("SELECT rename_service(%s, %s)", (id, name))
+
+
+def read_adapter_kinds(connection: Connection, host_id: int) -> dict[uuid.UUID, str]:
+    """Return the kind of the adapter of each send port that has messages on a host, by the id of the port."""
+    served = connection.execute("SELECT id FROM services WHERE %s = ANY (former_host_ids || host_id)", (host_id,))
+    ids = [service_id for (service_id,) in served]
+    rows = connection.execute("SELECT id, adapter_kind FROM send_ports WHERE id = ANY (%s)", (ids,))
+    return dict(rows.fetchall())
+
+
+def count_uses_of_handlers(connection: Connection) -> dict[tuple[int, str, str], int]:
+    """Return the number of locations or transports that use each handler, by host id, adapter and direction."""
+    return {tuple(key): count for *key, count in connection.execute(statement("queries/count_uses_of_handlers"))}

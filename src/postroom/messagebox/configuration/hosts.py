@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
+from functools import cached_property
+from typing import Any
 
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from postroom.errors import NotAllowed, NotFound, StateError, suggest_names
 from postroom.filters.authorisation import ApplicationProperties
@@ -47,23 +51,31 @@ class Host:
     name: str
     role_name: str
     is_default: bool
-    trusted: bool = False
-    isolated: bool = False
+    definition: dict[str, Any] = field(default_factory=dict)
+    """The stored definition, with what all applications declare. Empty if none has declared the host."""
     stopped: bool = False
     created_at: datetime | None = None
-    throttling: Throttling = field(default_factory=Throttling)
     overrides: Overrides = field(default_factory=Overrides)
+
+    @property
+    def trusted(self) -> bool:
+        return bool(self.definition.get("trusted"))
+
+    @property
+    def isolated(self) -> bool:
+        return bool(self.definition.get("isolated"))
+
+    @cached_property
+    def throttling(self) -> Throttling:
+        return load_throttling(self.definition.get("throttling") or {})
 
 
 def read_hosts(connection: Connection) -> list[Host]:
     rows = connection.cursor(row_factory=dict_row).execute(
-        "SELECT id AS host_id, name, role_name, is_default, trusted, isolated, stopped, created_at, throttling,"
+        "SELECT id AS host_id, name, role_name, is_default, definition, stopped, created_at,"
         " throttling_overrides AS overrides FROM messagebox.hosts ORDER BY id"
     )
-    return [
-        Host(**row | {"throttling": load_throttling(row["throttling"]), "overrides": load_overrides(row["overrides"])})
-        for row in rows
-    ]
+    return [Host(**row | {"overrides": load_overrides(row["overrides"])}) for row in rows]
 
 
 def read_application_properties(connection: Connection) -> dict[int, ApplicationProperties]:
@@ -178,23 +190,17 @@ def store_dequeuing(connection: Connection, dequeuing: Dequeuing) -> None:
     )
 
 
-def store_application_properties(connection: Connection, host_id: int, properties: ApplicationProperties) -> None:
-    """Replace the application properties of a host."""
+def store_host(
+    connection: Connection, host_id: int, definition: Mapping[str, Any], properties: ApplicationProperties
+) -> None:
+    """Store the definition of a host, and its application properties as predicates are compared with them."""
+    connection.execute("SELECT store_host_definition(%s::smallint, %s)", (host_id, Jsonb(definition)))
     connection.execute("DELETE FROM application_properties WHERE host_id = %s", (host_id,))
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO application_properties (host_id, property_key, value) VALUES (%s, %s, %s)",
             [(host_id, key, text) for key, text in sorted(properties)],
         )
-
-
-def set_trusted(connection: Connection, host_id: int, *, trusted: bool) -> None:
-    """Trust a host to name the originators of messages, or not."""
-    connection.execute("SELECT set_trust(%s::smallint, %s)", (host_id, trusted))
-
-
-def set_isolated(connection: Connection, host_id: int, *, isolated: bool) -> None:
-    connection.execute("UPDATE hosts SET isolated = %s WHERE id = %s", (isolated, host_id))
 
 
 def get_publishing_host(connection: Connection, name: str | None) -> Host:

@@ -7,13 +7,13 @@ GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERA
 
 -- Administrators read everything. They write what a deployment, a publish and a receive location write, by name. They
 -- do not get the right to create triggers (TRIGGER): the owner's functions would run them as the owner. They do not
--- write messagebox.hosts, except for the thresholds: grant_role and migrations trust the names of roles in it. New
--- hosts and new versions of the schema are the owner's.
+-- write messagebox.hosts, except for what operators decide: grant_role and migrations trust the names of roles in it.
+-- store_host_definition writes definitions. New hosts and new versions of the schema are the owner's.
 GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON messagebox.services, messagebox.properties, messagebox.application_properties
     TO __ADMINISTRATORS_ROLE__;
-GRANT UPDATE (throttling, throttling_overrides, stopped, isolated) ON messagebox.hosts TO __ADMINISTRATORS_ROLE__;
+GRANT UPDATE (throttling_overrides, stopped) ON messagebox.hosts TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (reset_requested), DELETE ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
 GRANT INSERT, UPDATE, DELETE ON messagebox.receive_attempts TO __ADMINISTRATORS_ROLE__;

@@ -1,8 +1,8 @@
 -- Make a login a member of one of this MessageBox's roles: administrators, operators, or a host. Raises 42501 if the
--- login or one of its members would run a trusted and an untrusted host (SEC-09, see set_trust), and PR404 for an
--- unknown role or login. Runs with the owner's rights, so that administrators need no right to create roles.
--- Locks: the routing (advisory (7001, 0) exclusive), as set_trust: neither decides on what the other is about to
--- change.
+-- login or one of its members would run a trusted and an untrusted host (SEC-09, see store_host_definition), and PR404
+-- for an unknown role or login. Runs with the owner's rights, so that administrators need no right to create roles.
+-- Locks: the routing (advisory (7001, 0) exclusive), as store_host_definition: neither decides on what the other is
+-- about to change.
 CREATE OR REPLACE FUNCTION messagebox.grant_role(p_role text, p_login text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE

@@ -32,15 +32,18 @@ CREATE TABLE messagebox.hosts (
     role_name                  text NOT NULL,
     is_default                 boolean NOT NULL DEFAULT false,
     created_at                 timestamptz NOT NULL DEFAULT now(),
-    -- May publish on behalf of an originator; changed by set_trust.
-    trusted                    boolean NOT NULL DEFAULT false,
-    isolated                   boolean NOT NULL DEFAULT false,      -- only receives, and not on Spark
-    -- Its instances neither receive nor send; messages wait in its queue.
-    stopped                    boolean NOT NULL DEFAULT false,
+    -- What the applications declare about it together, as JSON; changed by store_host_definition.
+    definition                 jsonb NOT NULL DEFAULT '{}',
+    -- Generated columns are what SQL needs of the definition. May publish on behalf of an originator:
+    trusted                    boolean NOT NULL
+                                   GENERATED ALWAYS AS (coalesce((definition ->> 'trusted')::boolean, false)) STORED,
     -- Throttling: the thresholds above which the host slows down, and the overrides of operators (THR-01 to THR-08).
-    throttling                 jsonb NOT NULL
-                                   DEFAULT '{"messages": 50000, "spool_multiplier": 10, "longest_delay": 300}',
-    throttling_overrides       jsonb NOT NULL DEFAULT '{}'
+    throttling                 jsonb NOT NULL GENERATED ALWAYS AS (coalesce(
+        nullif(definition -> 'throttling', 'null'),
+        '{"messages": 50000, "spool_multiplier": 10, "longest_delay": 300}')) STORED,
+    throttling_overrides       jsonb NOT NULL DEFAULT '{}',
+    -- Its instances neither receive nor send; messages wait in its queue.
+    stopped                    boolean NOT NULL DEFAULT false
 );
 -- The secrets of hosts. The units of idempotency keys of programs derive from them, so that the login of one host can
 -- neither use nor guess the units of another host. Logins read them by read_key_secret alone. create_host inserts the

@@ -15,20 +15,6 @@ INSERT INTO management.service_classes (id, name) VALUES
     (1, 'orchestrations'), (4, 'messaging_in_process'), (16, 'caching'), (32, 'messaging_isolated'),
     (64, 'routing_failure_report'), (128, 'spark_sinks'), (256, 'programs');
 
--- The declared handlers (BizTalk: adm_SendHandler, adm_ReceiveHandler): an adapter that a host runs in one direction. A
--- host without a row runs all adapters that its type allows. If a host instance has as many messages of slow send ports
--- of an adapter in memory as the high watermark, it claims no more of them until it has fewer than the low watermark
--- (DEQ-17).
-CREATE TABLE management.handlers (
-    host_id         smallint NOT NULL,
-    adapter         text NOT NULL,                                  -- the kind of the adapter
-    direction       text NOT NULL CHECK (direction IN ('receive', 'send')),
-    high_watermark  integer NOT NULL,
-    low_watermark   integer NOT NULL CHECK (low_watermark >= 1),
-    PRIMARY KEY (host_id, adapter, direction),
-    CHECK (low_watermark <= high_watermark)
-);
-
 -- The deployed applications. The definition of an application is the sum of its artifacts, and of what it says about
 -- properties and hosts, which belong to no application.
 CREATE TABLE management.applications (

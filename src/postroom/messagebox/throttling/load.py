@@ -114,13 +114,6 @@ def read_throttle(connection: Connection, host_id: int, location_id: uuid.UUID |
     return None if load is None else load.get_throttle(location_id)
 
 
-def store_thresholds(connection: Connection, host_id: int, thresholds: Throttling) -> None:
-    """Store the throttling thresholds of a host."""
-    connection.execute(
-        "UPDATE messagebox.hosts SET throttling = %s WHERE id = %s", (Jsonb(thresholds.model_dump()), host_id)
-    )
-
-
 def store_overrides(connection: Connection, host_id: int, overrides: Overrides) -> None:
     """Store the overrides of the throttling of a host."""
     connection.execute(

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from postroom.application import ApplicationDefinition, Handler
-from postroom.filters.authorisation import ApplicationProperties
+from postroom.application import ApplicationDefinition
 from postroom.messagebox.configuration.applications import read_applications
 from postroom.messagebox.configuration.endpoints import ReceivePort, read_receive_ports, read_send_port_names
-from postroom.messagebox.configuration.hosts import Host, can_create_hosts, read_application_properties, read_hosts
+from postroom.messagebox.configuration.hosts import Host, can_create_hosts, read_hosts
 from postroom.messagebox.configuration.properties import read_property_types, read_sensitive_keys
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup, read_send_port_groups
 from postroom.messagebox.configuration.services import read_removed_services
@@ -25,7 +24,6 @@ from postroom.messagebox.orchestrations import (
 from postroom.messagebox.streams.location_progress import count_unfinished_files
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.deployment.renames import NO_RENAMES, Renames, find_location_renames, find_port_renames
-from postroom.ports.handlers import read_handlers
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.values import ValueType
@@ -40,10 +38,6 @@ class Deployed:
 
     hosts: dict[str, Host]
     """By name in lower case, because names of hosts are not case-sensitive."""
-    application_properties: dict[int, ApplicationProperties]
-    """By host id."""
-    handlers: dict[int, tuple[Handler, ...]]
-    """The declared handlers, by host id."""
     properties: dict[str, ValueType]
     sensitive: frozenset[str]
     """The keys of sensitive properties."""
@@ -90,8 +84,6 @@ def create_empty_deployment() -> Deployed:
     """Return the deployment of a MessageBox that does not exist yet."""
     return Deployed(
         hosts={},
-        application_properties={},
-        handlers={},
         properties={},
         sensitive=frozenset(),
         definition=None,
@@ -117,8 +109,6 @@ def read_deployed(connection: Connection, application: str) -> Deployed:
     own_send_ports = read_send_port_names(connection, application)
     return Deployed(
         hosts={host.name.lower(): host for host in read_hosts(connection)},
-        application_properties=read_application_properties(connection),
-        handlers=read_handlers(connection),
         properties=read_property_types(connection),
         sensitive=read_sensitive_keys(connection),
         definition=None if stored is None else sort_artifacts(stored.definition),

@@ -29,6 +29,7 @@ from tests.integration.hosts.dequeue.test_takeover import count_locks, detect_de
 from tests.support.box import Box, Region, Total
 from tests.support.changes import resume
 from tests.support.cut_connections import cut_before_commit
+from tests.support.host_settings import set_trust
 from tests.support.recording_adapter import RecordingAdapter, fail_always
 from tests.support.waiting import wait_until
 
@@ -180,7 +181,7 @@ def test_the_error_message_has_the_publisher_of_the_original(box: Box, start_hos
 def test_the_error_message_has_the_originator_of_the_original(box: Box, start_host: StartHost, trusted: bool) -> None:
     """FMR-05, for a trusted and an untrusted sending host."""
     sender = box.add_host("Sender")
-    box.connection.execute("SELECT set_trust(%s::smallint, %s)", (sender.host_id, trusted))
+    set_trust(box.connection, sender.host_id, trusted)
     box.add_port("Web", "Orders.Region == 'EU'", retry_count=0, route_failures=True, host="Sender")
     box.add_port("Errors", ERRORS)
     recorder = RecordingAdapter(fail_at("Web"))

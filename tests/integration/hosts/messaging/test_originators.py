@@ -23,6 +23,7 @@ from postroom.operations.instances.changes import resume_with_body
 from postroom.system_properties import BTS
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
+from tests.support.host_settings import set_trust
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.unchecked_rows import COPY_ORIGINATORS, count_reference, insert_message, queue_message
 from tests.support.waiting import wait_until
@@ -32,7 +33,7 @@ FORGED = Context().write(BTS.OriginatorSID, "CONTOSO\\boss").write(BTS.Originato
 
 @pytest.fixture(params=[False, True], ids=["untrusted", "trusted"])
 def trusted(request: pytest.FixtureRequest, box: Box) -> bool:
-    box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, request.param))
+    set_trust(box.connection, box.host().host_id, request.param)
     return bool(request.param)
 
 
@@ -153,7 +154,7 @@ def test_a_receiver_gets_the_authenticated_originator(box: Box, start_host: Star
 
 def test_revoked_trust_applies_to_the_next_batch(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """The routing table is stale. The MessageBox rejects the batch, and the batch is written again."""
-    box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
+    set_trust(box.connection, box.host().host_id)
     location = box.add_location()
     box.add_port("Europe", "Region == 'EU'")
     with connect(box.url, user=box.host().role_name) as connection:
@@ -164,7 +165,7 @@ def test_revoked_trust_applies_to_the_next_batch(box: Box, monkeypatch: pytest.M
             return Interchange(interchange_id=uuid.uuid4(), body=Bytes(b'{"region":"EU"}'), context=FORGED)
 
         receiver.receive(location, [interchange()])
-        box.connection.execute("SELECT set_trust(%s::smallint, false)", (box.host().host_id,))
+        set_trust(box.connection, box.host().host_id, False)
         catch_up = routing.catch_up
         stale = iter([lambda _: None])
         monkeypatch.setattr(routing, "catch_up", lambda connection: next(stale, catch_up)(connection))
@@ -178,5 +179,5 @@ def test_a_login_cannot_run_a_trusted_host_and_another_host(box: Box) -> None:
     for host in (box.host(), other):
         box.connection.execute(f"GRANT {host.role_name} TO shared")
     with pytest.raises(NotAllowed, match="shared also runs the host Other"):
-        box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
+        set_trust(box.connection, box.host().host_id)
     assert not any(host.trusted for host in read_hosts(box.connection))

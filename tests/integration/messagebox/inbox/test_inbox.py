@@ -21,7 +21,6 @@ from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Context
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import JsonFormatter
 from postroom.ports.receive_locations import ReceiveLocation
@@ -34,6 +33,7 @@ from postroom.spark.receive.task import SparkReceiveTask, make_tally
 from postroom.system_properties import BTS
 from tests.integration.messagebox.inbox.conftest import Connect, StoreInterchange, rows_of, waiting
 from tests.support.box import PROMOTE, Box
+from tests.support.host_settings import set_thresholds
 from tests.support.inbox_location import add_inbox_location
 from tests.support.simulated_load import set_load
 
@@ -341,7 +341,7 @@ def test_a_throttled_interchange_continues_where_it_was_left(
     monkeypatch.setattr("postroom.agent.streaming.interchange.CHUNK_ROWS", 10)
     monkeypatch.setattr("postroom.agent.streaming.receiver.CHUNK_ROWS", 10)
     location = add_inbox_location(box, name="lines", pipeline=pipelines.JsonLines(promote=PROMOTE))
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=100)
     monkeypatch.setattr(receive_task, "Pace", partial(Pace, sleep=lambda seconds: None))
     task = replace(task, location=location, paced=True)

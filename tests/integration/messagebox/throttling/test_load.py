@@ -6,8 +6,9 @@ from datetime import datetime
 
 from postroom import Throttling
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.throttling.load import read_throttle, store_thresholds
+from postroom.messagebox.throttling.load import read_throttle
 from tests.support.box import Box
+from tests.support.host_settings import set_thresholds
 from tests.support.waiting import wait_until
 
 
@@ -22,7 +23,7 @@ def test_a_host_is_throttled_until_the_load_is_below_the_threshold(box: Box) -> 
     box.add_port("Stopped", "Region == 'EU'", state="stopped")
     box.add_port("Started", "exists(Region)")
     location = box.add_location()
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=50, longest_delay=10))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=50, longest_delay=10))
     with connect(box.url, user=box.host().role_name) as connection:
         assert measure(connection)[:2] == (0, 0)
         # Every message has two queue rows. Suspended messages count.
@@ -39,7 +40,7 @@ def test_a_host_is_throttled_until_the_load_is_below_the_threshold(box: Box) -> 
 
 def test_suspended_messages_of_a_location_throttle_only_this_location(box: Box) -> None:
     flooded, other = box.add_location(name="Flooded"), box.add_location(name="Other", port="OtherIn")
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=50, spool_multiplier=1, longest_delay=10))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=50, spool_multiplier=1, longest_delay=10))
     with connect(box.url, user=box.host().role_name) as connection:
         box.receive(flooded, b"\n".join(b'{"region": "EU"}' for _ in range(60)))
         wait_until(lambda: measure(connection)[:2] == (61, 61), what="60 suspended documents and their report")

@@ -11,9 +11,9 @@ from postroom import Throttling
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import connect
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import MAX_WAIT, Pace
 from tests.support.box import Box, interchange
+from tests.support.host_settings import set_thresholds
 from tests.support.simulated_load import set_load
 
 
@@ -27,7 +27,7 @@ def durations(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_publisher_waits_for_the_delay(box: Box, durations: list[float]) -> None:
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=4))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=4))
     set_load(box, queued=15)
     pace = Pace(box.connection, box.host().host_id, uuid.uuid4(), sleep=durations.append)
     assert pace()
@@ -38,7 +38,7 @@ def test_a_publisher_waits_for_the_delay(box: Box, durations: list[float]) -> No
 
 def test_a_publisher_stops_waiting_after_its_maximum_wait(box: Box, durations: list[float]) -> None:
     """THR-04: the task ends, so that other work can use its core."""
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=15)
     pace = Pace(box.connection, box.host().host_id, uuid.uuid4(), sleep=durations.append)
     assert not pace()
@@ -51,7 +51,7 @@ def test_a_publisher_stops_waiting_after_its_maximum_wait(box: Box, durations: l
 
 
 def test_a_publisher_continues_as_soon_as_the_load_is_below_the_threshold(box: Box, durations: list[float]) -> None:
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=15)
 
     def sleep(seconds: float) -> None:

@@ -29,6 +29,7 @@ from postroom.operations.properties import parse_context
 from postroom.properties import Property
 from postroom.system_properties import BTS, ErrorReport
 from tests.support.box import PROMOTE, Box, Priority, Region, Total
+from tests.support.host_settings import set_trust
 from tests.support.many_subscriptions import subscribe_many
 
 
@@ -352,7 +353,7 @@ def test_a_message_without_authenticated_originator_is_dropped_or_suspended(
 ) -> None:
     """SEC-11: explain applies the authentication of the receive port."""
     box.add_port("Europe", "Region == 'EU'")
-    box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, trusted))
+    set_trust(box.connection, box.host().host_id, trusted)
     who = {BTS.OriginatorSID: "account", BTS.OriginatorPID: "party"}
     box.add_location(pipelines.JsonLines(promote={Region: "region", **who}))
     box.set_authentication(authentication)

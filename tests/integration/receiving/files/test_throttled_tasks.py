@@ -11,7 +11,6 @@ import pytest
 
 from postroom import Throttling, pipelines
 from postroom.messagebox.streams.file_claims import FileClaim
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.messagebox.throttling.pace import MAX_WAIT, Pace
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import task as receive_task
@@ -22,6 +21,7 @@ from tests.integration.receiving.files.test_file_claimer import scan_until_settl
 from tests.integration.receiving.files.test_ordered_locations import list_published
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
+from tests.support.host_settings import set_thresholds
 from tests.support.simulated_load import set_load
 
 Claimed = Callable[[], list[FileClaim]]
@@ -30,7 +30,7 @@ Claimed = Callable[[], list[FileClaim]]
 @pytest.fixture(params=[None, "name"], ids=["unordered", "ordered"])
 def location(box: Box, folder: Path, request: pytest.FixtureRequest) -> ReceiveLocation:
     box.add_port("Everything", "exists(Region)")
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     lines = pipelines.JsonLines(promote=PROMOTE)
     return add_file_location(box, folder, pattern="*.json", settle=1.0, pipeline=lines, order=request.param)
 

@@ -32,6 +32,7 @@ from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box, Region
 from tests.support.certificates import issue
 from tests.support.changes import resume
+from tests.support.host_settings import set_trust
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -46,7 +47,7 @@ def add_location(
     box: Box, authentication: str, pipeline: ReceivePipeline = LINES, *, trusted: bool = True
 ) -> ReceiveLocation:
     box.add_port("Europe", "Region == 'EU'")
-    box.connection.execute("SELECT set_trust(%s::smallint, %s)", (box.host().host_id, trusted))
+    set_trust(box.connection, box.host().host_id, trusted)
     found = box.add_location(pipeline)
     box.set_authentication(authentication)
     return replace(found, port={**found.port, "authentication": authentication})

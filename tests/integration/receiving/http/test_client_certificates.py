@@ -19,6 +19,7 @@ from postroom.ports.receive_locations import ReceiveLocation, read_receive_locat
 from postroom.receiving.http.locations import HttpLocations
 from tests.integration.receiving.http.test_receive import ORDER, publish, serve
 from tests.support.box import Box
+from tests.support.host_settings import set_trust
 from tests.support.inbox_location import add_inbox_location
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -97,7 +98,7 @@ def test_the_owner_of_a_certificate_is_the_originator_of_its_message(
 ) -> None:
     parties = {thumbprint(certificates.contoso): "Contoso"} if has_parties else {}
     box.add_port("Everything", "exists(Region)")
-    box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
+    set_trust(box.connection, box.host().host_id)
     add_inbox_location(box, adapter=certificates.make_adapter(certificates=parties))
     [location] = read_receive_locations(box.connection)
     with serve(box, location) as http:

@@ -18,6 +18,7 @@ from postroom.secrets.credentials import PasswordCheck
 from postroom.system_properties import BTS, HTTP
 from tests.integration.receiving.http.test_receive import publish, send_request, serve
 from tests.support.box import Box
+from tests.support.host_settings import set_trust
 from tests.support.inbox_location import add_inbox_location
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -88,7 +89,7 @@ def test_the_sender_of_an_authenticated_request_is_the_originator_of_its_message
 ) -> None:
     """The receive port requires an originator, and a send port filters by the party."""
     box.add_port("Theirs", f"BTS.OriginatorPID == '{party}'")
-    box.connection.execute("SELECT set_trust(%s::smallint, true)", (box.host().host_id,))
+    set_trust(box.connection, box.host().host_id)
     box.set_authentication("keep")
     location = next(found for found in read_receive_locations(box.connection) if found.name == location.name)
     with serve(box, location) as http:

@@ -29,7 +29,6 @@ from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.streams.intake import read_numbered
 from postroom.messagebox.subscriptions import ServiceSubscriptions
-from postroom.messagebox.throttling.load import store_thresholds
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
 from postroom.pipelines.documents.temporary_bodies import Spool
@@ -41,6 +40,7 @@ from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS, HTTP
 from postroom.two_way.callers import Callers, RequestPublisher
 from tests.support.box import Box
+from tests.support.host_settings import set_thresholds
 from tests.support.inbox_location import add_inbox_location
 from tests.support.simulated_load import set_load
 from tests.support.waiting import PATIENCE, wait_until
@@ -301,7 +301,7 @@ def test_dropped_connections_are_opened_again(box: Box, location: ReceiveLocatio
 
 
 def test_the_response_is_503_while_the_host_is_throttled(box: Box, location: ReceiveLocation) -> None:
-    store_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=40))
+    set_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=40))
     set_load(box, queued=15)
     with serve(box, location) as http:
         answer, content = send_request(http)
