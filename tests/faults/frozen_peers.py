@@ -101,7 +101,7 @@ class Point:
 POINTS = {
     "direct lane: after the receipts": Point(work=publish_many, owner=DirectBatch, function="prepare"),
     "direct lane: after matching": Point(work=publish_many, owner=DirectBatch, function="match"),
-    "direct lane: after the calls": Point(work=publish_few, owner=DirectBatch, function="insert_one_by_one"),
+    "direct lane: after the statement": Point(work=publish_few, owner=DirectBatch, function="insert_in_one_statement"),
     "direct lane: after the messages": Point(work=publish_many, owner=DirectBatch, function="write_messages"),
     "direct lane: in a COPY": Point(work=publish_many, owner=copy_rows._FlushingWriter, function="write"),
     "direct lane: with the routing lock": Point(work=publish_many, owner=publish, function="lock_routing"),

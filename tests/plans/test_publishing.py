@@ -12,9 +12,9 @@ _SUBSCRIBE = """
     SELECT 1, 4, gen_random_uuid(), 'port ' || n, 1 FROM generate_series(1, 2000) n
 """
 _INSERT = """
-    SELECT insert_message(%(batch)s, (SELECT version FROM routing_version), %(message)s, '{}', %(subscriptions)s,
-                          %(instances)s, ARRAY[5, 5, 5]::smallint[], ARRAY[%(part)s::uuid], %(part)s, 'body',
-                          'text/plain', NULL, 1, 'x')
+    SELECT insert_message((SELECT version FROM routing_version), %(message)s, '{}', %(subscriptions)s, %(instances)s,
+                          ARRAY[5, 5, 5]::smallint[], ARRAY[%(part)s::uuid], %(part)s, 'body', 'text/plain', NULL, 1,
+                          'x')
 """
 _INDEXES = """
     SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'subscriptions'::regclass AND NOT indisprimary
@@ -32,7 +32,7 @@ def _check_reads_of_a_publish(box: Box) -> None:
     assert others
     for _ in range(7):  # PostgreSQL may use a generic plan after the fifth execution
         with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
-            new = {name: uuid.uuid4() for name in ("batch", "message", "part")}
+            new = {name: uuid.uuid4() for name in ("message", "part")}
             instances = [uuid.uuid4() for _ in matched]
             inserted = box.connection.execute(
                 _INSERT, {**new, "subscriptions": matched, "instances": instances}

@@ -16,7 +16,7 @@ from tests.support.box import Box
 @contextmanager
 def cut_before_commit(box: Box, batch_type: type[PublishBatch]) -> Iterator[None]:
     """Cut the connection of a publish after it has written everything and before it commits."""
-    insert, write_routes = batch_type.insert_one_by_one, batch_type.write_routes
+    insert, write_routes = batch_type.insert_in_one_statement, batch_type.write_routes
 
     def cut(connection: Connection) -> None:
         box.one("SELECT pg_terminate_backend(%s, 5000)", connection.info.backend_pid)
@@ -31,5 +31,5 @@ def cut_before_commit(box: Box, batch_type: type[PublishBatch]) -> Iterator[None
         ordered.write(connection)
         cut(connection)
 
-    with patch.multiple(batch_type, insert_one_by_one=insert_and_cut, write_routes=write_and_cut):
+    with patch.multiple(batch_type, insert_in_one_statement=insert_and_cut, write_routes=write_and_cut):
         yield

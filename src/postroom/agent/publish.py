@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from psycopg.pq import TransactionStatus
 
 from postroom.agent.idempotency import Units, to_id_array
 from postroom.agent.routing.batch_matches import MatchResult
@@ -43,10 +44,10 @@ class PublishBatch(ABC):
     def hosts(self) -> Collection[str]:
         """The hosts whose work queues have got rows."""
 
-    def insert_in_one_statement(self, connection: Connection) -> bool:
-        """Publish the batch in one statement, outside of any transaction. Return False without writing if the batch
-        needs more statements."""
-        return False
+    @property
+    def needs_transaction(self) -> bool:
+        """False if the batch does not write before ``insert_in_one_statement``."""
+        return True
 
     def prepare(self, connection: Connection) -> bool:
         """Do what does not depend on subscribers: take the receipt of an idempotency key, and write large bodies.
@@ -62,9 +63,9 @@ class PublishBatch(ABC):
         """Insert the receipts of chunks, which contain results of ``match``. Raise if a chunk is published already."""
         return
 
-    def insert_one_by_one(self, connection: Connection) -> bool:
-        """Write everything with one call per message, which takes the lock and compares the version. Return False
-        without writing if COPY is faster."""
+    def insert_in_one_statement(self, connection: Connection) -> bool:
+        """Write everything in one statement, which takes the lock and compares the version. Return False without
+        writing if the batch needs more statements, or if COPY is faster."""
         return False
 
     @abstractmethod
@@ -91,7 +92,7 @@ def publish(connection: Connection, batch: PublishBatch, *, ordered: OrderedRout
     if version is None:
         return
     batch.insert_receipts(connection)
-    if ordered is None and batch.insert_one_by_one(connection):
+    if ordered is None and batch.insert_in_one_statement(connection):
         return
     batch.write_messages(connection)
     collected = OrderedRoutes() if ordered is None else ordered
@@ -124,24 +125,20 @@ class Publisher:
     ) -> Batch:
         """Run ``before`` and publish a batch in one transaction. A repeated attempt calls both functions again."""
         matcher = self._build_matcher()
-        unpublished: Batch | None = None
         is_retry = False
         if before is None:
-            unpublished = make_batch(matcher)
+            batch = make_batch(matcher)
             try:
-                if unpublished.insert_in_one_statement(self._connection):
-                    self._wake_up.send(unpublished.hosts)
-                    return unpublished
+                if self._publish_in_one_statement(batch):
+                    self._wake_up.send(batch.hosts)
+                    return batch
             except (StaleRouting, TransactionConflict):
-                unpublished, is_retry = None, True
+                is_retry = True
 
         def attempt(connection: Connection) -> Batch:
-            nonlocal unpublished
             if before is not None:
                 before(connection)
-            batch, unpublished = unpublished, None
-            if batch is None:
-                batch = make_batch(self._build_current_matcher(connection) if is_retry else matcher)
+            batch = make_batch(self._build_current_matcher(connection) if is_retry else matcher)
             publish(connection, batch)
             return batch
 
@@ -158,6 +155,15 @@ class Publisher:
                 is_retry = True
         self._wake_up.send(batch.hosts)
         return batch
+
+    def _publish_in_one_statement(self, batch: PublishBatch) -> bool:
+        """Publish a batch without a transaction around its statement. Return False without writing if it needs one."""
+        connection = self._connection
+        if connection.info.transaction_status is not TransactionStatus.IDLE or batch.needs_transaction:
+            return False
+        if not batch.prepare(connection) or batch.match(connection) is None:
+            return True
+        return batch.insert_in_one_statement(connection)
 
     def _build_matcher(self) -> Matcher:
         """Return a matcher that may be out of date."""

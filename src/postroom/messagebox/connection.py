@@ -34,7 +34,7 @@ from postroom.processes.backoff import Backoff
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
 T = TypeVar("T")
-#: A statement with %s for each argument, and the arguments.
+#: An expression with %s or %b for each argument, and the arguments.
 Call = tuple[str, tuple[object, ...]]
 
 _OPTIONS = (
@@ -218,11 +218,6 @@ class Precondition:
         """Make the change. Return False if there was nothing to change."""
         return bool(read_value(connection, f"SELECT {self.expression}", *self.arguments))
 
-    def select_if_applied(self, expression: str, *arguments: object) -> Call:
-        """Return the statement that makes the change and evaluates another expression. It returns no row if there was
-        nothing to change."""
-        return f"SELECT {expression} WHERE {self.expression}", (*arguments, *self.arguments)
-
 
 def transaction(connection: Connection, work: Callable[[Connection], T], *, has_one_statement: bool = False) -> T:
     """Run ``work`` in one transaction; repeat it from its start after a deadlock or a serialization failure. Work that
@@ -344,6 +339,17 @@ def read_blocking(
     rows = Transformer(connection)
     rows.set_pgresult(result)
     return rows.load_rows(0, result.ntuples, make_row)
+
+
+def select_calls(connection: Connection, calls: Sequence[Call], *, precondition: Precondition | None = None) -> bool:
+    """Run one SELECT that calls functions in this order. Return False without calling them if the precondition has
+    changed nothing."""
+    query = "SELECT " + ", ".join(expression for expression, _ in calls)
+    arguments = [argument for _, arguments in calls for argument in arguments]
+    if precondition is not None:
+        query += f" WHERE {precondition.expression}"
+        arguments += precondition.arguments
+    return call_blocking(connection, query, *arguments).ntuples == 1
 
 
 def call_blocking(connection: Connection, query: str, *arguments: object) -> PGresult:

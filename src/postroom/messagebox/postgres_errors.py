@@ -18,7 +18,6 @@ from postroom.errors import (
     NotAllowed,
     NotFound,
     PostroomError,
-    RoutingFailure,
     StaleRouting,
     StateError,
     StorageFailure,
@@ -34,7 +33,6 @@ _RETRY_HINT = "Try again. If it happens again, read the log of PostgreSQL."
 #: The errors of the MessageBox's procedures (docs/reference/tables.md).
 _BY_SQLSTATE: Mapping[str, tuple[type[PostroomError], str]] = {
     "PR001": (StaleRouting, "The subscriptions changed."),
-    "PR002": (RoutingFailure, "No host that subscribes may receive the message."),
     "PR404": (NotFound, "The MessageBox has no such object."),
     "PR409": (StateError, "The state of the object does not allow this."),
     "PR410": (ClaimLost, "Another host instance has taken over the message."),

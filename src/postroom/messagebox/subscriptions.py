@@ -27,7 +27,7 @@ from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup
-from postroom.messagebox.connection import Connection, Precondition, call_blocking, read_value
+from postroom.messagebox.connection import Connection, Precondition, read_value, select_calls
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored, value_key
 from postroom.properties import MAX_CONVOY_PROPERTIES, Property
@@ -234,8 +234,7 @@ class ServiceSubscriptions:
         """Complete the last message of an instance, and end the instance, in one statement. Return False, and change
         nothing, if the message was not completed."""
         ended = f"(SELECT count(*) FROM complete_instance_{self._host}(%s))"
-        query, arguments = completion.select_if_applied(ended, instance_id)
-        return call_blocking(connection, query, *arguments).ntuples == 1
+        return select_calls(connection, [(ended, (instance_id,))], precondition=completion)
 
     def _call(self, connection: Connection, procedure: str, parameters: str, *arguments: object) -> Any:
         try:

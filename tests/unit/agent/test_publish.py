@@ -38,7 +38,7 @@ class RecordingBatch(PublishBatch):
     def insert_receipts(self, connection: Connection) -> None:
         self.steps.append("insert_receipts")
 
-    def insert_one_by_one(self, connection: Connection) -> bool:
+    def insert_in_one_statement(self, connection: Connection) -> bool:
         self.steps.append("insert")
         return self._ends_with == "insert"
 

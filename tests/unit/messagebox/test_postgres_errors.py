@@ -16,7 +16,6 @@ from postroom.errors import (
     NotAllowed,
     NotFound,
     PostroomError,
-    RoutingFailure,
     StaleRouting,
     StateError,
     StorageFailure,
@@ -58,7 +57,6 @@ def test_the_class_of_an_error_selects_its_translation(
     ("sqlstate", "expected"),
     [
         ("PR001", StaleRouting),
-        ("PR002", RoutingFailure),
         ("PR404", NotFound),
         ("PR409", StateError),
         ("PR410", ClaimLost),

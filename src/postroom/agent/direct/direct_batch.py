@@ -1,7 +1,7 @@
 """A batch of the direct lane: all messages are accepted, or none.
 
-A few messages are inserted by one call each, all calls in one round trip. More messages are written by COPY, as in the
-streaming lane.
+A few messages are inserted by one statement, which has a call for each of them. More messages, and those that are
+suspended, are written by COPY, as in the streaming lane.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from postroom.errors import (
 )
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
-from postroom.messagebox.connection import Call, Connection, Precondition
+from postroom.messagebox.connection import Connection, Precondition, select_calls
 from postroom.messagebox.queues import Cause, QueueTask, check_claim
 from postroom.messagebox.routing import RoutingLock
 from postroom.messagebox.storage.copy_rows import SuspendedRow, write_fragments, write_messages
-from postroom.messagebox.storage.inserts import build_inserts, execute_in_one_round_trip
+from postroom.messagebox.storage.inserts import build_inserts
 from postroom.messagebox.storage.receipts import Receipt, build_outcome_call, read_outcome, take_receipts
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -49,8 +49,6 @@ from postroom.values import ValueType, type_of
 #: Maximum number of messages that are inserted by calls. COPY takes a dozen round trips for any number of messages, and
 #: less time for each of them.
 MAX_CALLS = 5
-
-_IDLE = TransactionStatus.IDLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,16 +127,14 @@ class DirectBatch(PublishBatch):
     def hosts(self) -> Collection[str]:
         return self._hosts
 
-    def insert_in_one_statement(self, connection: Connection) -> bool:
-        if self._digest is not None or len(self._messages) != 1 or connection.info.transaction_status is not _IDLE:
-            return False
-        [message] = self._messages
-        is_small = len(message.parts) <= 1 and all(part.body.size <= FRAGMENT_SIZE for part in message.parts)
-        if not is_small or not isinstance(self._matcher, IndexMatcher):
-            return False
-        self.prepare(connection)
-        self.match(connection)
-        return not self._routed.routes.has_convoys and self.insert_one_by_one(connection)
+    @property
+    def needs_transaction(self) -> bool:
+        return (
+            self._digest is not None
+            or not isinstance(self._matcher, IndexMatcher)
+            or len(self._messages) > MAX_CALLS
+            or any(part.body.size > FRAGMENT_SIZE for message in self._messages for part in message.parts)
+        )
 
     def prepare(self, connection: Connection) -> bool:
         if len({message.message_id for message in self._messages}) != len(self._messages):
@@ -235,31 +231,27 @@ class DirectBatch(PublishBatch):
         is_request = self._publication.awaited_by is not None
         return None if is_request and self.suspended else self._publication.precondition
 
-    def insert_one_by_one(self, connection: Connection) -> bool:
+    def insert_in_one_statement(self, connection: Connection) -> bool:
         routes = self._routed.routes
         # Each call locks the order of its own message. All ordered subscriptions are locked at once.
         needs_order = len(self._messages) > 1 and routes.has_ordered
         if len(self._messages) > MAX_CALLS or self.suspended or needs_order or routes.has_stopped_convoys:
             return False
-        precondition = self._precondition
-        if precondition is not None and not self._stored_rows:
-            return False  # there is no insert that could depend on it
-        routes.locate_convoys(connection)
+        if routes.has_convoys:
+            if connection.info.transaction_status is TransactionStatus.IDLE:
+                return False
+            routes.locate_convoys(connection)
         calls = [
             call
             for row in self._stored_rows
-            for call in build_inserts(
-                self._unit,
-                self._version,
-                self._messages[row],
-                routes.get_pairs(row),
-                precondition=precondition if row == self._stored_rows[0] else None,
-            )
+            for call in build_inserts(self._version, self._messages[row], routes.get_pairs(row))
         ]
-        calls += self._build_outcome_calls()
-        if calls:
-            with _translate_duplicates():
-                check_claim(execute_in_one_round_trip(connection, calls))
+        if self._digest is not None:
+            calls.append(build_outcome_call(self._publication.unit, self._build_outcome(), self._digest))
+        if not calls:
+            return self._precondition is None
+        with _translate_duplicates():
+            check_claim(select_calls(connection, calls, precondition=self._precondition))
         self._hosts = routes.hosts
         return True
 
@@ -282,14 +274,8 @@ class DirectBatch(PublishBatch):
         self._hosts = self._routed.routes.hosts
         rows = [self._build_suspended_row(row, failure) for row, failure in self.suspended.items()]
         write_suspensions(connection, self._host.name.lower(), lock, rows=rows, reports=self._build_reports())
-        for query, arguments in self._build_outcome_calls():
-            connection.execute(query, arguments)
-
-    def _build_outcome_calls(self) -> list[Call]:
-        """Return the statement that stores the outcome of a publish with an idempotency key, or none."""
-        if self._digest is None:
-            return []
-        return [build_outcome_call(self._publication.unit, self._build_outcome(), self._digest)]
+        if self._digest is not None:
+            select_calls(connection, [build_outcome_call(self._publication.unit, self._build_outcome(), self._digest)])
 
     def _build_outcome(self) -> dict[str, Any]:
         """Return the outcome of a publish with a key, for ``_repeat``. It has columns and not an object for each

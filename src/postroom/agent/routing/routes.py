@@ -91,7 +91,7 @@ class Routes:
         self._write_rows(connection, message_ids, np.flatnonzero(~is_ordered))
 
     def get_ordered_instances(self) -> set[uuid.UUID]:
-        """Return the instances whose order a publish locks for these pairs, as route_message does."""
+        """Return the instances whose order a publish locks for these pairs, as insert_message does."""
         joined = {
             uuid.UUID(bytes=bytes(instance_id))
             for instance_id, subscriber in zip(self._instance_ids, self._subscriber_of.tolist(), strict=True)

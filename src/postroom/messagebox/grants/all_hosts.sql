@@ -6,8 +6,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, _
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA messagebox, management FROM __HOSTS_ROLE__, __TRUSTED_ROLE__;
 GRANT USAGE ON SCHEMA messagebox, management TO __HOSTS_ROLE__;
 GRANT EXECUTE ON FUNCTION
-    messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.route_message,
-    messagebox.insert_message, messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts,
+    messagebox.lock_routing, messagebox.find_subscriptions, messagebox.predicate_holds, messagebox.insert_message,
+    messagebox.addressees, messagebox.take_receipts, messagebox.read_receipts,
     messagebox.record_outcome, messagebox.record_digests, messagebox.report_of, messagebox.serves_location,
     messagebox.read_key_secret, messagebox.runs_host, messagebox.own_hosts, messagebox.own_locations,
     messagebox.own_services,

@@ -1,14 +1,13 @@
--- For each subscription that was found, check that its host may receive the message (every message predicate equals an
--- application property of the host), and insert a reference into the work queue (started) or the suspended queue
--- (stopped). Returns the number of references. The task is 4 if the message joins an instance: by a subscription of
--- that instance, or by a convoy whose instance the caller has located. It is 6 for an ordered send port, whose instance
--- has the id of the port. The priority is that of the subscription, except for messages that join a convoy. The caller
--- has locked the ordered instances, and the rows draw their numbers here.
+-- For each subscription that was found, and whose host may receive the message, insert a reference into the work queue
+-- (started) or the suspended queue (stopped). Returns the number of references. The task is 4 if the message joins an
+-- instance: by a subscription of that instance, or by a convoy whose instance the caller has located. It is 6 for an
+-- ordered send port, whose instance has the id of the port. The priority is that of the subscription, except for
+-- messages that join a convoy. The caller has locked the ordered instances, and the rows draw their numbers here.
+-- Routes.write (agent/routing/routes.py) decides the same for messages that are written by COPY.
 -- Index: subscriptions' primary key, and by OFFSET 0 no other, whatever statistics there are: those of a table that was
 -- just filled let the planner read all live subscriptions for each message.
 CREATE OR REPLACE FUNCTION messagebox.evaluate_subscriptions(
-    p_batch_id uuid, p_message_id uuid, p_subscription_ids bigint[], p_instance_ids uuid[],
-    p_priorities smallint[], p_now timestamptz DEFAULT now()
+    p_message_id uuid, p_subscription_ids bigint[], p_instance_ids uuid[], p_priorities smallint[]
 ) RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SET search_path = messagebox, management, pg_temp SET plan_cache_mode = force_generic_plan AS $$
@@ -22,15 +21,11 @@ BEGIN
           CROSS JOIN LATERAL (SELECT * FROM subscriptions WHERE id = f.id OFFSET 0) s
           CROSS JOIN LATERAL (SELECT CASE WHEN s.instance_id IS NOT NULL OR s.convoy_set_id IS NOT NULL THEN 4
                                           WHEN s.ordered AND s.service_class = 4 THEN 6 ELSE 1 END AS task) t
-         WHERE s.removed_at IS NULL AND NOT EXISTS (
-            SELECT 1 FROM message_predicates m
-             WHERE m.batch_id = p_batch_id AND m.message_id = p_message_id
-               AND NOT EXISTS (SELECT 1 FROM application_properties a
-                                WHERE a.host_id = s.host_id AND a.property_key = m.property_key AND a.value = m.value))
+         WHERE s.removed_at IS NULL
     ), queued AS (
         INSERT INTO work_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
                                 priority, task, enqueued_at, for_host_instance)
-        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, the_priority, the_task, p_now,
+        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, the_priority, the_task, now(),
                for_host_instance
           FROM found WHERE state = 1 ORDER BY id
         RETURNING 1
@@ -38,8 +33,8 @@ BEGIN
         INSERT INTO suspended_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id,
                                      priority, task, enqueued_at, suspended_at, cause, error_code, error_description,
                                      group_id)
-        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, the_priority, the_task, p_now,
-               p_now, 'port stopped', 'PORT_STOPPED',
+        SELECT host_id, p_message_id, id, service_class, service_id, the_instance, the_priority, the_task, now(),
+               now(), 'port stopped', 'PORT_STOPPED',
                'The subscriber ' || service_name
                || coalesce(', or the send port group ' || group_name || ' that the message comes through,', '')
                || ' is enlisted but stopped.',

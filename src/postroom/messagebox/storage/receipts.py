@@ -80,8 +80,8 @@ def read_progress(connection: Connection, interchange_ids: Sequence[uuid.UUID]) 
 
 
 def build_outcome_call(unit: uuid.UUID, outcome: Mapping[str, Any], digest: bytes) -> Call:
-    """Return the statement that stores the outcome in the receipt of a publish with an idempotency key."""
-    return "SELECT record_outcome(%s, %s::jsonb, %b)", (unit, _encode_json(outcome).decode(), digest)
+    """Return the call that stores the outcome in the receipt of a publish with an idempotency key."""
+    return "record_outcome(%s::uuid, %s::jsonb, %b::bytea)", (unit, _encode_json(outcome).decode(), digest)
 
 
 def read_key_secret(connection: Connection, host_id: int) -> uuid.UUID:

@@ -208,7 +208,7 @@ def test_a_transaction_that_publishes_nothing_commits_without_the_routing_lock(
     assert box.queued() == {"Orders": 1}
 
 
-@pytest.mark.parametrize("number", [1, 2, MAX_CALLS + 1], ids=["one statement", "pipeline", "COPY"])
+@pytest.mark.parametrize("number", [1, 2, MAX_CALLS + 1], ids=["one call", "two calls", "COPY"])
 @pytest.mark.parametrize("routing", [RoutingTable, lambda: None], ids=["index", "procedure"])
 def test_messages_are_published_once_together_with_the_completion_of_their_request(
     box: Box,

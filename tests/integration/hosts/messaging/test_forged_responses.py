@@ -73,8 +73,7 @@ class Intruder:
         version = read_routing_version(self._connection)
         part = uuid.uuid4()
         self._connection.execute(
-            "SELECT insert_message(gen_random_uuid(), %s, gen_random_uuid(), '{}', %s, %s, '{1}', %s, %s, 'body', '',"
-            " null, %s, %b)",
+            "SELECT insert_message(%s, gen_random_uuid(), '{}', %s, %s, '{1}', %s, %s, 'body', '', null, %s, %b)",
             (version, [waiting.id], [waiting.instance_id], [part], part, len(FORGED), FORGED),
         )
 
