@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, lru_cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 #: The maximum size of a document that a pipeline parses. Only PassThrough accepts larger ones.
 MAX_DOCUMENT_SIZE = 64 << 20
-
-NO_VALUES: Mapping[str, Value] = MappingProxyType({})
 
 #: How many batches ``yield_after_all_pass`` buffers. If there are more, all batches are made twice.
 _MAX_BUFFERED_BATCHES = 4
@@ -174,77 +171,63 @@ def build_messages(
     return pa.RecordBatch.from_arrays([*fixed, *columns], schema=schema)
 
 
-@dataclass(kw_only=True)
-class BatchBuilder:
-    """Builds a batch one document at a time."""
+class Document(NamedTuple):
+    """A document that becomes a message. ``offset`` is the position of its body, used if the body is too large for the
+    column. ``root`` is for XML: all documents of a batch have one, or none has."""
 
-    promotes: tuple[Property, ...]
-    numbers: list[int] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    message_types: list[str | None] = field(default_factory=list)
-    values: list[Sequence[Value | None]] = field(default_factory=list)
-    failures: list[BadDocument] = field(default_factory=list)
-    roots: list[etree._Element] = field(default_factory=list)
-    size: int = 0
+    number: int
+    body: bytes
+    values: Sequence[Value | None]
+    message_type: str | None
+    offset: int = 0
+    root: etree._Element | None = None
 
-    def add(
-        self,
-        number: int,
-        body: bytes,
-        values: Sequence[Value | None],
-        *,
-        offset: int,
-        message_type: str | None,
-        root: etree._Element | None = None,
-    ) -> None:
-        """Add a message. ``offset`` is the position of its body, used if the body is too large for the column. ``root``
-        is for XML: all messages of a batch have one, or none has."""
-        self.numbers.append(number)
-        self.bodies.append(body)
-        self.offsets.append(offset)
-        self.message_types.append(message_type)
-        self.values.append(values)
-        if root is not None:
-            self.roots.append(root)
-        self.size += len(body)
 
-    def add_failure(
-        self,
-        number: int,
-        body: bytes,
-        failure: PipelineFailure,
-        *,
-        inherited: Mapping[str, Value] = NO_VALUES,
-        resumable: bool = True,
-    ) -> None:
-        """Add a document that failed. ``inherited`` is what its envelopes would have promoted to it."""
-        self.failures.append(
-            BadDocument(number=number, body=body, failure=failure, values=inherited, resumable=resumable)
-        )
-        self.size += len(body)
+def build_batch(
+    promotes: tuple[Property, ...],
+    documents: Sequence[Document],
+    failures: Sequence[BadDocument] = (),
+    written: WrittenDocuments | None = None,
+) -> DisassembledBatch:
+    """Build a batch of documents and of those that failed. ``written`` has the large documents that were written."""
+    columns = [
+        pa.array([document.values[position] for document in documents], type=to_arrow_type(prop.value_type))
+        for position, prop in enumerate(promotes)
+    ]
+    messages = build_messages(
+        promotes,
+        numbers=[document.number for document in documents],
+        bodies=[document.body for document in documents],
+        offsets=[document.offset for document in documents],
+        message_types=[document.message_type for document in documents],
+        columns=columns,
+    )
+    roots = tuple(document.root for document in documents if document.root is not None)
+    body = None if written is None else written.body
+    return DisassembledBatch(messages=messages, failures=tuple(failures), roots=roots, written=body)
 
-    def __len__(self) -> int:
-        return len(self.numbers) + len(self.failures)
 
-    def is_full(self, size: BatchSize) -> bool:
-        return len(self) >= size.rows or self.size >= size.bytes
-
-    def build(self, written: Body | None = None) -> DisassembledBatch:
-        columns = [
-            pa.array([values[position] for values in self.values], type=to_arrow_type(prop.value_type))
-            for position, prop in enumerate(self.promotes)
-        ]
-        messages = build_messages(
-            self.promotes,
-            numbers=self.numbers,
-            bodies=self.bodies,
-            offsets=self.offsets,
-            message_types=self.message_types,
-            columns=columns,
-        )
-        failures, roots = tuple(self.failures), tuple(self.roots)
-        return DisassembledBatch(messages=messages, failures=failures, roots=roots, written=written)
+def build_batches(
+    promotes: tuple[Property, ...],
+    documents: Iterable[Document | BadDocument],
+    size: BatchSize,
+    written: WrittenDocuments | None = None,
+) -> Iterator[DisassembledBatch]:
+    """Yield the documents in batches of this size, as ``build_batch`` builds them."""
+    good: list[Document] = []
+    bad: list[BadDocument] = []
+    total = 0
+    for document in documents:
+        if isinstance(document, BadDocument):
+            bad.append(document)
+        else:
+            good.append(document)
+        total += len(document.body)
+        if len(good) + len(bad) >= size.rows or total >= size.bytes:
+            yield build_batch(promotes, good, bad, written)
+            good, bad, total = [], [], 0
+    if good or bad:
+        yield build_batch(promotes, good, bad, written)
 
 
 class WrittenDocuments:
@@ -258,7 +241,7 @@ class WrittenDocuments:
         self._spool = Spool()
 
     def store(self, document: bytes) -> int:
-        """Store a document if it is large and return its offset for ``BatchBuilder.add``. The offset of a small
+        """Store a document if it is large and return its offset for ``Document``. The offset of a small
         document does not matter. Raises PipelineFailure if it exceeds the maximum size."""
         if len(document) > MAX_DOCUMENT_SIZE:
             raise oversize_failure(f"The document has {len(document):,} bytes", "document")

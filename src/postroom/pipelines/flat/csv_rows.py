@@ -6,11 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from postroom.errors import PipelineFailure, format_count
 from postroom.message import FRAGMENT_SIZE, Body
-from postroom.pipelines.documents.disassembled_batch import BatchSize, DisassembledBatch, WrittenDocuments
+from postroom.pipelines.documents.disassembled_batch import (
+    BadDocument,
+    BatchSize,
+    DisassembledBatch,
+    Document,
+    WrittenDocuments,
+    build_batches,
+)
 from postroom.pipelines.flat.csv_format import CsvFormat
 from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.flat.definition import Csv
-from postroom.pipelines.flat.record import ReadDocument, add_line_number, build_batches
+from postroom.pipelines.flat.record import add_line_number
 from postroom.pipelines.promotions import promote_text
 from postroom.values import Value
 
@@ -27,15 +34,20 @@ def disassemble(pipeline: Csv, body: Body, size: BatchSize) -> Iterator[Disassem
             return
         header, names = first.raw, _read_names(first)
     reader = _RowReader(pipeline, names)
+    written = WrittenDocuments()
 
-    def read(row: Row, written: WrittenDocuments) -> ReadDocument:
-        values = reader.values(row)
-        document = header + row.raw
-        return ReadDocument(document, values, written.store(document) if header else row.offset)
+    def read_documents() -> Iterator[Document | BadDocument]:
+        for number, row in enumerate(source, 1):
+            document = header + row.raw
+            try:
+                values = reader.values(row)
+                offset = written.store(document) if header else row.offset
+            except PipelineFailure as failure:
+                yield BadDocument(number=number, body=document, failure=failure)
+            else:
+                yield Document(number, document, values, pipeline.message_type, offset)
 
-    yield from build_batches(
-        source, pipeline=pipeline, size=size, read=read, to_interchange=lambda row: header + row.raw
-    )
+    yield from build_batches(pipeline.promotes, read_documents(), size, written)
 
 
 class _RowReader:

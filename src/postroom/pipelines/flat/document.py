@@ -13,7 +13,13 @@ from lxml import etree
 
 from postroom.errors import PipelineFailure
 from postroom.message import Body
-from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, read_whole
+from postroom.pipelines.documents.disassembled_batch import (
+    BatchSize,
+    DisassembledBatch,
+    Document,
+    build_batch,
+    read_whole,
+)
 from postroom.pipelines.flat.definition import FlatDocument
 from postroom.pipelines.flat.layout import Field
 from postroom.pipelines.flat.record import FlatPromotion
@@ -198,9 +204,7 @@ def disassemble(pipeline: FlatDocument, body: Body, size: BatchSize) -> Iterator
     else:
         texts = _read_xml(pipeline, content)
     values = FlatPromotion(pipeline, ()).values([texts.get(name) for name in pipeline.record.names])
-    builder = BatchBuilder(promotes=pipeline.promotes)
-    builder.add(1, content, values, offset=0, message_type=pipeline.message_type)
-    yield builder.build()
+    yield build_batch(pipeline.promotes, [Document(1, content, values, pipeline.message_type)])
 
 
 def _read_xml(pipeline: FlatDocument, content: bytes) -> FieldTexts:

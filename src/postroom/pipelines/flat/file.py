@@ -10,9 +10,12 @@ from postroom.errors import PipelineFailure, format_count
 from postroom.message import FRAGMENT_SIZE, Body, Bytes
 from postroom.pipelines.documents.disassembled_batch import (
     MAX_DOCUMENT_SIZE,
+    BadDocument,
     BatchSize,
     DisassembledBatch,
+    Document,
     WrittenDocuments,
+    build_batches,
     oversize_failure,
 )
 from postroom.pipelines.documents.node_limit import MAX_NODES
@@ -21,15 +24,7 @@ from postroom.pipelines.flat.csv_reader import CsvReader, Row
 from postroom.pipelines.flat.definition import FlatFile
 from postroom.pipelines.flat.document import make_json_writer, make_xml_writer
 from postroom.pipelines.flat.layout import HEADER, Delimited, Positional
-from postroom.pipelines.flat.record import (
-    FlatPromotion,
-    ReadDocument,
-    RecordReader,
-    Text,
-    add_line_number,
-    build_batches,
-    row_format,
-)
+from postroom.pipelines.flat.record import FlatPromotion, RecordReader, Text, add_line_number, row_format
 
 #: The memory that a line takes in addition to its fields, as a number of fields.
 _LINE_NODES = 4
@@ -46,13 +41,16 @@ def disassemble(pipeline: FlatFile, body: Body, size: BatchSize) -> Iterator[Dis
     records = source.rows()
     if trailer is not None:
         records = takewhile(lambda row: row.line < trailer.line, records)
-    yield from build_batches(
-        documents.groups(records),
-        pipeline=pipeline,
-        size=size,
-        read=documents.read,
-        to_interchange=lambda group: _make_interchange(group, header, trailer),
-    )
+    written = WrittenDocuments()
+
+    def read_documents() -> Iterator[Document | BadDocument]:
+        for number, group in enumerate(documents.groups(records), 1):
+            try:
+                yield documents.read(number, group, written)
+            except PipelineFailure as failure:
+                yield BadDocument(number=number, body=_make_interchange(group, header, trailer), failure=failure)
+
+    yield from build_batches(pipeline.promotes, read_documents(), size, written)
 
 
 class _Documents:
@@ -64,6 +62,7 @@ class _Documents:
         self._record = reader.make_record_reader(pipeline.record, "")
         self._lines = {name: reader.make_record_reader(layout, f"{name}.") for name, layout in pipeline.lines.items()}
         self._promoted = FlatPromotion(pipeline, header)
+        self._message_type = pipeline.message_type
         self._write = make_xml_writer(pipeline.message_type, fields, line_fields)
         if pipeline.output == "json":
             self._write = make_json_writer(fields, line_fields)
@@ -96,7 +95,7 @@ class _Documents:
         if group:
             yield group
 
-    def read(self, group: list[Row], written: WrittenDocuments) -> ReadDocument:
+    def read(self, number: int, group: list[Row], written: WrittenDocuments) -> Document:
         """Return the document of a group."""
         first, *others = group
         texts = self._record.texts(first)
@@ -107,7 +106,7 @@ class _Documents:
             offset = written.store(document)
         except PipelineFailure as failure:
             raise add_line_number(first, failure) from None
-        return ReadDocument(document, values, offset)
+        return Document(number, document, values, self._message_type, offset)
 
     def _read_line(self, row: Row) -> tuple[str, list[Text]]:
         if row.failure is not None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple, TypeVar
 
 from postroom.errors import BadValue, PipelineFailure, format_count
-from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, WrittenDocuments
 from postroom.pipelines.flat.csv_format import CsvFormat, FlatRowFormat
 from postroom.pipelines.flat.csv_reader import Row
-from postroom.pipelines.flat.definition import Csv, FlatFile
+from postroom.pipelines.flat.definition import FlatFile
 from postroom.pipelines.flat.layout import HEADER, Delimited, Field, Positional
 from postroom.pipelines.promotions import promote_text
 from postroom.values import Value, ValueType, check_value, value_from_text, value_to_text
@@ -22,7 +20,6 @@ _NUMBERS = (ValueType.INT, ValueType.DECIMAL, ValueType.FLOAT)
 #: The text of a field, or None where an empty one is left out.
 Text = str | None
 _Convert = Callable[[str], Text]
-Record = TypeVar("Record")
 
 
 def row_format(layout: Delimited | Positional, *, encoding: str, end: str) -> FlatRowFormat:
@@ -212,39 +209,3 @@ def _to_canonical(field: Field, text: str) -> str:
     else:
         value = value_from_text(field.type, text)
     return f"{value:f}" if isinstance(value, Decimal) else value_to_text(value)
-
-
-class ReadDocument(NamedTuple):
-    """The document of a record, with its promoted values and its offset for ``BatchBuilder.add``."""
-
-    body: bytes
-    values: Sequence[Value | None]
-    offset: int
-
-
-def build_batches(
-    records: Iterable[Record],
-    *,
-    pipeline: Csv | FlatFile,
-    size: BatchSize,
-    read: Callable[[Record, WrittenDocuments], ReadDocument],
-    to_interchange: Callable[[Record], bytes],
-) -> Iterator[DisassembledBatch]:
-    """Yield the documents that ``read`` returns for the records. If it raises PipelineFailure, the record fails, with
-    the bytes that ``to_interchange`` returns."""
-    written = WrittenDocuments()
-    builder = BatchBuilder(promotes=pipeline.promotes)
-    for number, record in enumerate(records, 1):
-        try:
-            document = read(record, written)
-        except PipelineFailure as failure:
-            builder.add_failure(number, to_interchange(record), failure)
-        else:
-            builder.add(
-                number, document.body, document.values, offset=document.offset, message_type=pipeline.message_type
-            )
-        if builder.is_full(size):
-            yield builder.build(written.body)
-            builder = BatchBuilder(promotes=pipeline.promotes)
-    if len(builder):
-        yield builder.build(written.body)

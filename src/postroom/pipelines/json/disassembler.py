@@ -20,10 +20,11 @@ from postroom.errors import BadValue, PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Body
 from postroom.pipelines.documents.disassembled_batch import (
     BadDocument,
-    BatchBuilder,
     BatchSize,
     DisassembledBatch,
+    Document,
     add_document_number,
+    build_batch,
     build_messages,
     read_whole,
 )
@@ -82,9 +83,7 @@ class JsonDisassembler:
             yield from self._read_array(self._split, content, size)
             return
         values = self._promotion.values(document)
-        builder = BatchBuilder(promotes=self._promotes)
-        builder.add(1, content, values, offset=0, message_type=self._message_type)
-        yield builder.build()
+        yield build_batch(self._promotes, [Document(1, content, values, self._message_type)])
 
     def read_lines(self, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
         """Yield one message for each line that is not blank, in batches of one block of lines."""

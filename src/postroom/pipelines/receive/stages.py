@@ -25,12 +25,14 @@ from postroom.pipelines.components.stored_component import (
 from postroom.pipelines.definition import Format, PassThrough
 from postroom.pipelines.documents.disassembled_batch import (
     MAX_DOCUMENT_SIZE,
-    BatchBuilder,
+    BadDocument,
     BatchSize,
     DecodedInterchange,
     DisassembledBatch,
+    Document,
     add_document_number,
     arrow_schema,
+    build_batches,
     oversize_failure,
     yield_after_all_pass,
 )
@@ -277,26 +279,27 @@ def disassemble_messages(
     content_type: str = getattr(component, "content_type", "application/octet-stream")
     shared = DecodedInterchange.of(message, content_type=content_type, disassembler=position)
     large_documents = Spool()
-    builder = BatchBuilder(promotes=promotes)
-    for number, document in enumerate(_check_documents(name, run_component(name, work, message)), 1):
-        if isinstance(document, Suspend):
-            builder.add_failure(number, document.body, component_failure(name, document.reason))
-        elif document.context.get(BTS.MessageDestination) == SUSPEND_QUEUE:
-            failure = component_failure(name, "its BTS.MessageDestination is SuspendQueue")
-            resumable = document.context.get(BTS.SuspendAsNonResumable) is not True
-            builder.add_failure(number, _read_content(name, document), failure, resumable=resumable)
-        else:
-            offset = large_documents.size
-            content = _read_content(name, document)
-            if len(content) > FRAGMENT_SIZE:
-                large_documents.write(content)
-            values, message_type = _read_promoted(name, promotes, document)
-            builder.add(number, content, values, offset=offset, message_type=message_type)
-        if builder.is_full(size):
-            yield replace(builder.build(), decoded=replace(shared, body=large_documents.body))
-            builder = BatchBuilder(promotes=promotes)
-    if len(builder):
-        yield replace(builder.build(), decoded=replace(shared, body=large_documents.body))
+
+    def read_documents() -> Iterator[Document | BadDocument]:
+        for number, document in enumerate(_check_documents(name, run_component(name, work, message)), 1):
+            if isinstance(document, Suspend):
+                failure = component_failure(name, document.reason)
+                yield BadDocument(number=number, body=document.body, failure=failure)
+            elif document.context.get(BTS.MessageDestination) == SUSPEND_QUEUE:
+                failure = component_failure(name, "its BTS.MessageDestination is SuspendQueue")
+                resumable = document.context.get(BTS.SuspendAsNonResumable) is not True
+                content = _read_content(name, document)
+                yield BadDocument(number=number, body=content, failure=failure, resumable=resumable)
+            else:
+                offset = large_documents.size
+                content = _read_content(name, document)
+                if len(content) > FRAGMENT_SIZE:
+                    large_documents.write(content)
+                values, message_type = _read_promoted(name, promotes, document)
+                yield Document(number, content, values, message_type, offset)
+
+    for batch in build_batches(promotes, read_documents(), size):
+        yield replace(batch, decoded=replace(shared, body=large_documents.body))
 
 
 def _check_documents(name: str, documents: Iterable[Any]) -> Iterator[Message | Suspend]:

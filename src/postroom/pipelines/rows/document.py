@@ -15,7 +15,13 @@ from typing import Any, ClassVar, Literal
 from postroom.errors import BadValue, PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.definition import Disassemble, Format, Promoting
-from postroom.pipelines.documents.disassembled_batch import BatchBuilder, BatchSize, DisassembledBatch, read_whole
+from postroom.pipelines.documents.disassembled_batch import (
+    BatchSize,
+    DisassembledBatch,
+    Document,
+    build_batch,
+    read_whole,
+)
 from postroom.pipelines.flat.definition import Csv
 from postroom.pipelines.json.definition import Json
 from postroom.pipelines.promotions import Promotions, bad_value_failure
@@ -123,9 +129,7 @@ def check_can_correct(pipeline: Rows) -> None:
 
 def _pass_through(pipeline: Rows, body: Body) -> Iterator[DisassembledBatch]:
     check_can_correct(pipeline)
-    builder = BatchBuilder(promotes=())
-    builder.add(1, read_whole(body, "row"), (), offset=0, message_type=pipeline.message_type)
-    yield builder.build()
+    yield build_batch((), [Document(1, read_whole(body, "row"), (), pipeline.message_type)])
 
 
 # -- lines ---------------------------------------------------------------------------------------------------------
@@ -135,9 +139,7 @@ def _read_line(pipeline: Rows, source: RowSource, content: bytes) -> Disassemble
     hidden = pipeline.hidden_columns
     values = _read_values(source, content, hidden)
     promoted = [_promote(prop, path, values.get(path)) for prop, path in pipeline.promotions.entries]
-    builder = BatchBuilder(promotes=pipeline.promotes)
-    builder.add(1, _write_body(pipeline, values), promoted, offset=0, message_type=pipeline.message_type)
-    return builder.build()
+    return build_batch(pipeline.promotes, [Document(1, _write_body(pipeline, values), promoted, pipeline.message_type)])
 
 
 def _read_values(source: RowSource, content: bytes, hidden: frozenset[str] = frozenset()) -> dict[str, Any]:

@@ -16,11 +16,14 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.documents.disassembled_batch import (
-    BatchBuilder,
+    BadDocument,
     BatchSize,
     DisassembledBatch,
+    Document,
     WrittenDocuments,
     add_document_number,
+    build_batch,
+    build_batches,
     read_whole,
 )
 from postroom.pipelines.xml.definition import Xml
@@ -45,22 +48,19 @@ def disassemble(pipeline: Xml, body: Body, size: BatchSize) -> Iterator[Disassem
         )
     root = read_tree(content)
     if pipeline.split is None:
-        builder = BatchBuilder(promotes=pipeline.promotes)
-        builder.add(
-            1, content, _promotion(pipeline).values(root), offset=0, message_type=get_message_type(root), root=root
-        )
-        yield builder.build()
+        values = _promotion(pipeline).values(root)
+        yield build_batch(pipeline.promotes, [Document(1, content, values, get_message_type(root), root=root)])
     else:
-        yield from _split(pipeline, pipeline.split, content, root, size)
+        written = WrittenDocuments()
+        documents = _split(pipeline, pipeline.split, content, root, written)
+        yield from build_batches(pipeline.promotes, documents, size, written)
 
 
 def _split(
-    pipeline: Xml, split: str, content: bytes, envelope: etree._Element, size: BatchSize
-) -> Iterator[DisassembledBatch]:
+    pipeline: Xml, split: str, content: bytes, envelope: etree._Element, written: WrittenDocuments
+) -> Iterator[Document | BadDocument]:
     elements = _select_documents(pipeline, split, envelope)
-    written = WrittenDocuments()
     promotion = _promotion(pipeline)
-    builder = BatchBuilder(promotes=pipeline.promotes)
     copies = copy_documents(content, split, elements)
     inside = promotion.values_inside(envelope, elements)
     for number, (element, copy, values) in enumerate(zip(elements, copies, inside, strict=True), 1):
@@ -72,14 +72,9 @@ def _split(
                 root = read_tree(document)
                 values = promotion.values(root)
             offset = written.store(document) if position is None else position
-            builder.add(number, document, values, offset=offset, message_type=get_message_type(root), root=root)
+            yield Document(number, document, values, get_message_type(root), offset, root)
         except PipelineFailure as failure:
-            builder.add_failure(number, document, add_document_number(number, failure))
-        if builder.is_full(size):
-            yield builder.build(written.body)
-            builder = BatchBuilder(promotes=pipeline.promotes)
-    if len(builder):
-        yield builder.build(written.body)
+            yield BadDocument(number=number, body=document, failure=add_document_number(number, failure))
 
 
 def _promotion(pipeline: Xml) -> XmlPromotion:

@@ -18,11 +18,14 @@ from lxml import etree
 from postroom.errors import PipelineFailure
 from postroom.message import Body
 from postroom.pipelines.documents.disassembled_batch import (
-    BatchBuilder,
+    BadDocument,
     BatchSize,
     DisassembledBatch,
+    Document,
     WrittenDocuments,
     add_document_number,
+    build_batch,
+    build_batches,
     read_whole,
 )
 from postroom.pipelines.xml.definition import XmlReceive
@@ -56,16 +59,16 @@ def disassemble(pipeline: XmlReceive, body: Body, size: BatchSize) -> Iterator[D
     closed = SelfClosed(content, root)
     schema = _find_schema(pipeline, root)
     if schema is None or not schema.envelope:
-        builder = BatchBuilder(promotes=pipeline.promotes)
         values = (
             {}
             if schema is None
             else compile_schema_promotion(schema).values(root, _self_closed_check(closed, root, lambda: 0))
         )
-        _add_message(builder, pipeline, 1, content, root, values, 0)
-        yield builder.build()
+        yield build_batch(pipeline.promotes, [_make_document(pipeline, 1, content, root, values)])
     else:
-        yield from _open_envelope(pipeline, content, root, closed, size)
+        written = WrittenDocuments()
+        documents = _open_envelope(pipeline, root, closed, written)
+        yield from build_batches(pipeline.promotes, documents, size, written)
 
 
 def _empty_message(pipeline: XmlReceive) -> DisassembledBatch:
@@ -76,18 +79,14 @@ def _empty_message(pipeline: XmlReceive) -> DisassembledBatch:
             why="An empty interchange has no message type and therefore no schema.",
             hint="Send an XML document, or set allow_unrecognized.",
         )
-    builder = BatchBuilder(promotes=pipeline.promotes)
-    builder.add(1, b"", [None] * len(pipeline.promotes), offset=0, message_type=None)
-    return builder.build()
+    return build_batch(pipeline.promotes, [Document(1, b"", [None] * len(pipeline.promotes), None)])
 
 
 def _open_envelope(
-    pipeline: XmlReceive, content: bytes, root: etree._Element, closed: SelfClosed, size: BatchSize
-) -> Iterator[DisassembledBatch]:
+    pipeline: XmlReceive, root: etree._Element, closed: SelfClosed, written: WrittenDocuments
+) -> Iterator[Document | BadDocument]:
     documents = _find_documents(pipeline, root, closed)
     positions = _Positions(root, documents)
-    written = WrittenDocuments()
-    builder = BatchBuilder(promotes=pipeline.promotes)
     for number, found in enumerate(documents, 1):
         document = write_document(found.element)
         try:
@@ -97,14 +96,11 @@ def _open_envelope(
             own = _self_closed_check(closed, alone, positions.first(found.element))
             values = {} if schema is None else compile_schema_promotion(schema).values(alone, own)
             offset = written.store(document)
-            _add_message(builder, pipeline, number, document, alone, {**found.inherited, **values}, offset)
+            yield _make_document(pipeline, number, document, alone, {**found.inherited, **values}, offset)
         except PipelineFailure as failure:
-            builder.add_failure(number, document, add_document_number(number, failure), inherited=found.inherited)
-        if builder.is_full(size):
-            yield builder.build(written.body)
-            builder = BatchBuilder(promotes=pipeline.promotes)
-    if len(builder):
-        yield builder.build(written.body)
+            failure = add_document_number(number, failure)
+            # The values are those that its envelopes would have promoted to it.
+            yield BadDocument(number=number, body=document, failure=failure, values=found.inherited)
 
 
 def _find_documents(pipeline: XmlReceive, root: etree._Element, closed: SelfClosed) -> list[_Element]:
@@ -216,17 +212,16 @@ def _self_closed_check(closed: SelfClosed, root: etree._Element, first: Callable
     return is_self_closed
 
 
-def _add_message(
-    builder: BatchBuilder,
+def _make_document(
     pipeline: XmlReceive,
     number: int,
     body: bytes,
     root: etree._Element,
     values: Mapping[str, Value],
-    offset: int,
-) -> None:
+    offset: int = 0,
+) -> Document:
     columns = [values.get(prop.key) for prop in pipeline.promotes]
-    builder.add(number, body, columns, offset=offset, message_type=get_message_type(root), root=root)
+    return Document(number, body, columns, get_message_type(root), offset, root)
 
 
 class SelfClosed:
