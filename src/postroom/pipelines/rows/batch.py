@@ -23,9 +23,9 @@ from postroom.filters.columns import to_arrow_type
 from postroom.message import FRAGMENT_SIZE
 from postroom.pipelines.documents.disassembled_batch import BadDocument, arrow_schema
 from postroom.pipelines.promotions import promotion_failure
-from postroom.pipelines.rows.bad_row import UNKNOWN_REASON, explain_bad_row, find_xml_row, read_texts
 from postroom.pipelines.rows.definition import Rows
 from postroom.pipelines.rows.document import get_correction_hint
+from postroom.pipelines.rows.row_text import UNKNOWN_REASON, explain_bad_row, find_xml_row, read_texts
 from postroom.pipelines.rows.source import RowSource
 from postroom.properties import Property
 from postroom.values import MAX_PROMOTED_LENGTH, ValueType

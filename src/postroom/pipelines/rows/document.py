@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -23,18 +24,12 @@ from postroom.pipelines.documents.disassembled_batch import (
     read_whole,
 )
 from postroom.pipelines.flat.definition import Csv
+from postroom.pipelines.flat.layout import Delimited
+from postroom.pipelines.flat.record import quote_field
 from postroom.pipelines.json.definition import Json
 from postroom.pipelines.promotions import Promotions, bad_value_failure
-from postroom.pipelines.rows.bad_row import read_texts
-from postroom.pipelines.rows.cell_values import (
-    BadCell,
-    check_json_value,
-    describe_misfit,
-    parse_cell,
-    write_json_value,
-    write_text,
-)
 from postroom.pipelines.rows.definition import Rows
+from postroom.pipelines.rows.row_text import BadCell, describe_misfit, parse_value, read_texts
 from postroom.pipelines.rows.source import RowSource
 from postroom.properties import Property
 from postroom.values import Value, ValueType, check_promoted
@@ -43,7 +38,7 @@ from postroom.values import Value, ValueType, check_promoted
 LINE_HINT = "Resume the instance with the corrected line, or terminate it."
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_QUOTED = frozenset(',"\r\n')
+_RFC_4180 = Delimited(["row"])
 
 
 class CorrectedRow(Promoting, Format):
@@ -74,7 +69,8 @@ def _read_row(pipeline: Rows, body: Body, size: BatchSize) -> Iterator[Disassemb
     content = read_whole(body, "row")
     source = pipeline.source
     if pipeline.body == "json" and content.removeprefix(_BYTE_ORDER_MARK).lstrip().startswith(b"{"):
-        _check_message(source, content)
+        if source is not None and _is_json(content):  # otherwise the reader of the message explains it
+            _read_values(source.for_messages("json"), content, pipeline.hidden_columns)
     elif source is not None and source.format == "csv":
         try:
             return iter([_read_line(pipeline, source, content)])
@@ -143,7 +139,7 @@ def _read_line(pipeline: Rows, source: RowSource, content: bytes) -> Disassemble
 
 
 def _read_values(source: RowSource, content: bytes, hidden: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the values of a CSV line by column. Raise PipelineFailure if it does not fit the schema."""
+    """Return the values of a row by column. Raise PipelineFailure if it does not fit the schema."""
     try:
         text = content.removeprefix(_BYTE_ORDER_MARK).decode(source.encoding)
         texts = read_texts(source, text.removesuffix("\n").removesuffix("\r"))
@@ -155,7 +151,7 @@ def _read_values(source: RowSource, content: bytes, hidden: frozenset[str] = fro
     for name, column_type in source.types.items():
         cell = texts[name]
         try:
-            values[name] = None if cell is None else parse_cell(column_type, cell, source.options)
+            values[name] = None if cell is None else parse_value(source, name, cell)
         except BadCell as error:
             shown = describe_misfit(column_type, None) if name in hidden else str(error)
             raise _misfit(f"The column {name!r} {shown}.") from None
@@ -184,27 +180,56 @@ def _write_body(pipeline: Rows, values: Mapping[str, Any]) -> bytes:
 
 
 def _write_cell(value: Any) -> str:
-    if value is None:
-        return ""
-    text = write_text(value)
-    return f'"{text.replace(chr(34), chr(34) * 2)}"' if not text or _QUOTED & set(text) else text
+    return "" if value is None else quote_field(_RFC_4180, write_text(value)) or '""'
+
+
+def write_json_value(value: Any) -> str:
+    """Return a value as Spark writes it in a JSON document."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return f"{value:f}"
+        case float():
+            return _write_float(value)
+        case int():
+            return str(value)
+        case _:
+            return json.dumps(write_text(value), ensure_ascii=False)
+
+
+def write_text(value: Any) -> str:
+    """Return a value that is not null as Spark writes it in a CSV line."""
+    match value:
+        case bool() | Decimal() | float() | int():
+            return write_json_value(value)
+        case datetime():
+            return f"{value:%Y-%m-%dT%H:%M:%S.%f}Z"
+        case date():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def _write_float(value: float) -> str:
+    """Return the text that Java writes for a double."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    mantissa, _, exponent = f"{Decimal(repr(value)).normalize():e}".partition("e")
+    return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}E{int(exponent)}"
 
 
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
-def _check_message(source: RowSource | None, content: bytes) -> None:
-    """Raise PipelineFailure if a value of a JSON message does not fit its column."""
+def _is_json(content: bytes) -> bool:
     try:
-        document = json.loads(content.removeprefix(_BYTE_ORDER_MARK), parse_float=Decimal)
+        json.loads(content.removeprefix(_BYTE_ORDER_MARK))
     except ValueError:
-        return  # the reader of the message explains it
-    for name, column_type in source.types.items() if source is not None and isinstance(document, dict) else ():
-        try:
-            if document.get(name) is not None:
-                check_json_value(column_type, document[name])
-        except BadCell as error:
-            raise _misfit(f"The column {name!r} {error}.") from None
+        return False
+    return True
 
 
 def _is_csv_message(source: RowSource, content: bytes) -> bool:

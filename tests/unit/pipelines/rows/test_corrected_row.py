@@ -13,10 +13,9 @@ from postroom.application.define import complete_rows
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes
 from postroom.pipelines import load_pipeline
-from postroom.pipelines.rows.bad_row import explain_bad_row, find_xml_row
-from postroom.pipelines.rows.cell_values import BadCell, parse_cell, write_json_value
-from postroom.pipelines.rows.document import LINE_HINT
-from postroom.pipelines.rows.source import RowSource, split_line
+from postroom.pipelines.rows.document import LINE_HINT, write_json_value
+from postroom.pipelines.rows.row_text import BadCell, explain_bad_row, find_xml_row, parse_cell, split_line
+from postroom.pipelines.rows.source import RowSource
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)
@@ -84,6 +83,8 @@ def test_a_corrected_row_is_a_line_or_a_message(settings: dict[str, Any], conten
         (b'1;"E"U;1;', 'A " inside a quoted value is written as \\".'),
         (b'{"id": "x"}', "The column 'id' is bigint, but has '\"x\"'."),
         (b'{"total": true}', "The column 'total' is decimal(12,2), but has 'true'."),
+        (b"9" * 5_000 + b";EU;1;", f"The column 'id' is bigint, but has '{'9' * 100}'."),
+        (b"1;EU;1e9999999999999999999;", "The column 'total' is decimal(12,2), but has '1e9999999999999999999'."),
     ],
 )
 def test_a_row_that_still_does_not_fit_fails_with_the_reason(line: bytes, why: str) -> None:
@@ -100,15 +101,22 @@ def test_a_row_of_a_json_file_must_fit_the_schema_when_it_is_resumed() -> None:
         read(pipeline, b'{"id": "1", "region": "EU"}')
 
 
+def test_a_number_beyond_a_double_does_not_fit_a_row_of_a_json_file() -> None:
+    pipeline = make(pipelines.Rows(), format="json", schema="id double")
+    with pytest.raises(PipelineFailure, match="does not fit the schema"):
+        read(pipeline, b'{"id": 1%s}' % (b"0" * 400))
+
+
 def test_a_property_value_that_is_not_allowed_fails_the_corrected_line() -> None:
     with pytest.raises(PipelineFailure, match=r"Orders\.Region cannot be promoted from 'region'"):
         read(make(pipelines.Rows(promote=PROMOTE)), b"1,%s,1," % (b"x" * 300))
 
 
-def test_the_value_of_a_sensitive_column_is_not_shown() -> None:
+@pytest.mark.parametrize("content", [b"s3cret,EU,1,", b'{"id": "s3cret"}'])
+def test_the_value_of_a_sensitive_column_is_not_shown(content: bytes) -> None:
     pipeline = make(pipelines.Rows(promote={Secret: "id"}))
     with pytest.raises(PipelineFailure) as failed:
-        read(pipeline, b"s3cret,EU,1,")
+        read(pipeline, content)
     assert "s3cret" not in str(failed.value)
     assert pipeline.source is not None
     assert "s3cret" not in explain_bad_row(pipeline.source, "s3cret,EU,1,", ["id"], pipeline.hidden_columns)
@@ -121,6 +129,13 @@ def test_a_row_with_many_bad_values_names_the_first_columns_and_counts_the_other
         "The column 'a' is int, but has 'u'. The column 'b' is int, but has 'v'. The column 'c' is int, but has 'w'."
         " The same applies to 2 other columns."
     )
+
+
+def test_only_the_wrong_values_of_a_json_row_are_named_if_spark_read_none_of_them() -> None:
+    rows = RowSource.create("json", [("id", "bigint"), ("total", "decimal(12,2)"), ("rate", "double")], {})
+    assert rows is not None
+    row = '{"id": "x", "total": 12.5, "rate": 1e3}'
+    assert explain_bad_row(rows, row, ("id", "total", "rate"), ()) == "The column 'id' is bigint, but has '\"x\"'."
 
 
 def source(**options: str) -> RowSource:
@@ -160,6 +175,7 @@ def test_an_unclosed_quote_is_reported() -> None:
         ("bigint", "+9223372036854775807", "9223372036854775807"),
         ("decimal(12,2)", "0.005", "0.01"),
         ("decimal(4,0)", "-12", "-12"),
+        ("decimal(38,10)", "1234567890123456789012345678.5", "1234567890123456789012345678.5000000000"),
         ("double", "1e16", "1.0E16"),
         ("double", "123456789.5", "1.234567895E8"),
         ("double", "0.0001", "1.0E-4"),
