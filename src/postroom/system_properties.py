@@ -6,10 +6,19 @@ The names are BizTalk's own, to the letter.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TypeVar
 
-from postroom.properties import ERROR_REPORT_NAMESPACE, FILE_NAMESPACE, HTTP_NAMESPACE, SYSTEM_NAMESPACE, Property
+from postroom.properties import (
+    ERROR_REPORT_NAMESPACE,
+    FILE_NAMESPACE,
+    HTTP_NAMESPACE,
+    SYSTEM_NAMESPACE,
+    Property,
+    dotted_name,
+    split_key,
+)
 
 T = TypeVar("T")
 
@@ -224,8 +233,9 @@ SYSTEM_PROPERTIES: dict[str, Property] = {
     if isinstance(member, Property)
 }
 
-#: The keys of the properties that only the engine promotes: where a message was received, acknowledgements, and error
-#: messages. Programs, components and maps cannot promote them.
+#: The keys of the properties that only the engine promotes: where a message comes from, which orchestration it starts,
+#: acknowledgements, and error messages. Programs, adapters, components, maps and orchestrations cannot promote them.
+#: Addresses (BTS.SPID) and tokens (BTS.EpmRRCorrelationToken) are for everybody who knows their values.
 ENGINE_PROPERTIES: frozenset[str] = frozenset(
     prop.key
     for prop in (
@@ -234,7 +244,25 @@ ENGINE_PROPERTIES: frozenset[str] = frozenset(
         BTS.ReceiveLocationName,
         BTS.InboundTransportLocation,
         BTS.InboundTransportType,
+        BTS.InterchangeID,
+        BTS.InterchangeSequenceNumber,
+        BTS.IsRequestResponse,
+        BTS.IsSolicitResponse,
+        BTS.SPName,
+        BTS.ActivationServiceID,
         *(member for name, member in vars(BTS).items() if name.startswith("Ack") and name != "AckRequired"),
         *(member for member in vars(ErrorReport).values() if isinstance(member, Property)),
     )
 )
+
+#: What to do about a message that promotes one of them.
+ENGINE_PROPERTY_HINT = "Write the property without promoting it, or promote a property of your own."
+
+
+def describe_engine_properties(promoted: Iterable[str]) -> str | None:
+    """Say which of the promoted properties only the engine promotes, or return None if there are none."""
+    keys = sorted(ENGINE_PROPERTIES.intersection(promoted))
+    if not keys:
+        return None
+    names = ", ".join(dotted_name(*split_key(key)) for key in keys)
+    return f"The message promotes {names}, which only the engine promotes."

@@ -70,8 +70,9 @@ async def send(
     ``reply_to``.
 
     The message becomes visible at the next persistence point. Raise RoutingFailure if it has no subscriber."""
-    message = _add_reply_port(message, reply_to)
     execution = get_execution()
+    execution.check_promoted(message)
+    message = _add_reply_port(message, reply_to)
     if isinstance(to, DirectPort):
         command = execution.make_send(to.address(message), None, to.full_name)
     else:
@@ -125,6 +126,7 @@ async def deliver(message: Message, *, to: SendPort | str) -> None:
     Raise DeliveryFailure if the port has given up. If ``to`` is a group, the first of its ports decides."""
     _refuse_in_atomic("wait for a delivery", "The message is not sent before the end of the function.")
     execution = get_execution()
+    execution.check_promoted(message)
     context = remove_address(message).context.write(BTS.AckRequired, True)
     name = _get_name(to)
     command = execution.make_send(replace(message, context=context), name)

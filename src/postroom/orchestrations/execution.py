@@ -23,7 +23,7 @@ from functools import cached_property, wraps
 from types import CoroutineType
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
-from postroom.errors import RoutingFailure, StateError
+from postroom.errors import BadValue, RoutingFailure, StateError
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.message import Message, Part
@@ -52,6 +52,8 @@ from postroom.orchestrations.journal import (
     measure_turn,
 )
 from postroom.orchestrations.recorded_values import measure_value
+from postroom.system_properties import ENGINE_PROPERTIES, ENGINE_PROPERTY_HINT, describe_engine_properties
+from postroom.values import Value
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -106,6 +108,8 @@ class Execution:
             self._filters[CONVOY] = orchestration.activate
         self._receives: dict[int, deque[asyncio.Future[Message]]] = {}
         self._returned: dict[int, deque[Message]] = {}
+        #: What the engine has promoted on the messages that the instance has received.
+        self._engine_values: set[tuple[str, Value]] = set()
         self._step_futures: dict[int, asyncio.Future[object]] = {}
         self._suspensions: list[tuple[Suspend, asyncio.Future[None]]] = []
 
@@ -136,6 +140,9 @@ class Execution:
         return tuple(commands)
 
     def _apply(self, event: Event) -> None:
+        if isinstance(event, Started | MessageReceived):
+            promoted = event.message.context.promoted
+            self._engine_values.update((key, promoted[key]) for key in ENGINE_PROPERTIES.intersection(promoted))
         match event:
             case Started() if self._loop is None:
                 self._seed = event.seed
@@ -262,6 +269,13 @@ class Execution:
     def _derive_id(self, name: str) -> uuid.UUID:
         assert self._seed is not None
         return uuid.uuid5(self._seed, name)
+
+    def check_promoted(self, message: Message) -> None:
+        """Raise BadValue if a message promotes what only the engine promotes (PUB-13). A received message can be sent
+        on as it is."""
+        own = [key for key, value in message.context.promoted.items() if (key, value) not in self._engine_values]
+        if (what := describe_engine_properties(own)) is not None:
+            raise BadValue(what, hint=ENGINE_PROPERTY_HINT)
 
     def make_send(self, message: Message, port: str | None, direct_port: str | None = None) -> Send:
         number = self._next_number()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from postroom.agent.streaming.interchange import Chunk, Interchange, read_all_chunks
+from postroom.agent.streaming.interchange import Chunk, Interchange, check_promoted, read_all_chunks
 from postroom.errors import PipelineFailure
 from postroom.maps.inbound import MappedPipeline
 from postroom.maps.port_maps import PortMaps
@@ -27,6 +27,7 @@ def read_document(
     it. Raise MessageFailure if it fails, or if there is not exactly one."""
     if isinstance(pipeline, PassThrough) and not maps and authenticate is None:
         # Most two-way ports. A table with one document would take a tenth of the time of the whole call.
+        check_promoted(interchange.context.promoted)
         received = build_received(interchange, pipeline.content_type)
         return received.with_context(received.context.promote(BTS.InterchangeSequenceNumber, 1))
     chunk = _read_one_document(pipeline, maps, interchange)

@@ -37,7 +37,7 @@ class Lines(components.Disassembler):
 
     @property
     def promotes(self) -> tuple[Property, ...]:
-        return (Region, BTS.ReceivePortName)
+        return (Region,)
 
     @property
     def recoverable(self) -> bool:
@@ -45,7 +45,7 @@ class Lines(components.Disassembler):
 
     def disassemble(self, message: Message) -> Iterator[Message]:
         for line in message.data.splitlines():
-            document = Message.of(line, promoted={Region: "EU", BTS.ReceivePortName: "Forged"})
+            document = Message.of(line, promoted={Region: "EU"})
             context = document.context
             if line.startswith(b"!"):
                 context = context.write(BTS.MessageDestination, "SuspendQueue")
@@ -56,10 +56,6 @@ class Lines(components.Disassembler):
 
 def add_location(box: Box, **stages: Any) -> ReceiveLocation:
     return box.add_location(pipelines.Receive(**stages))
-
-
-def read_port_names(box: Box) -> list[str]:
-    return [str(message.context.promoted[BTS.ReceivePortName.key]) for message in box.messages()]
 
 
 @pytest.mark.parametrize("body", [b"not json", b'{"region": "US"}'], ids=["pipeline", "routing"])
@@ -111,12 +107,56 @@ def test_a_disassembler_sends_documents_to_the_suspended_queue_and_the_others_co
     assert check(box.connection) == []
 
 
-def test_a_component_cannot_replace_the_name_of_the_receive_port(box: Box) -> None:
-    box.add_port("Forged", "BTS.ReceivePortName == 'Forged'")
+class ForgingDisassembler(components.Disassembler):
+    """Pretends that its documents are responses of a send port."""
+
+    is_recoverable: bool = False
+
+    @property
+    def promotes(self) -> tuple[Property, ...]:
+        return (BTS.SPName,)
+
+    @property
+    def recoverable(self) -> bool:
+        return self.is_recoverable
+
+    def disassemble(self, message: Message) -> Iterator[Message]:
+        yield Message.of(message.data, promoted={BTS.SPName: "Forged"})
+
+
+class ForgingDecoder(components.Decoder):
+    def decode(self, message: Message) -> Message:
+        return message.with_context(message.context.promote(BTS.ReceivePortName, "Forged"))
+
+
+@pytest.mark.parametrize(
+    ("stages", "forged"),
+    [
+        ({"disassemble": [ForgingDisassembler()]}, "BTS.SPName"),
+        ({"disassemble": [ForgingDisassembler(is_recoverable=True)]}, "BTS.SPName"),
+        ({"decode": [ForgingDecoder()]}, "BTS.ReceivePortName"),
+    ],
+)
+def test_a_message_is_suspended_if_a_component_promotes_what_only_the_engine_promotes(
+    box: Box, stages: dict[str, Any], forged: str
+) -> None:
+    """PUB-13."""
+    box.add_port("Forged", f"{forged} == 'Forged'")
     box.add_port("Real", "BTS.ReceivePortName == 'OrdersIn'")
-    box.receive(add_location(box, disassemble=[Lines()]), b"one")
-    assert box.queued() == {"Real": 1}
-    assert read_port_names(box) == ["OrdersIn"]
+    box.receive(add_location(box, **stages), b"one")
+    assert (box.queued(), box.suspended()) == ({}, [("PIPELINE", True)])
+    assert f"promotes {forged}" in box.read_error()
+    assert check(box.connection) == []
+
+
+def test_an_interchange_is_suspended_if_its_adapter_promotes_what_only_the_engine_promotes(box: Box) -> None:
+    """PUB-13."""
+    box.add_port("Forged", "BTS.SPName == 'Forged'")
+    received = interchange(b"one")
+    received = replace(received, context=received.context.promote(BTS.SPName, "Forged"))
+    Receiver(box.connection, RoutingTable()).receive(box.add_location(pipelines.PassThrough()), [received])
+    assert (box.queued(), box.suspended()) == ({}, [("PIPELINE", True)])
+    assert "promotes BTS.SPName" in box.read_error()
 
 
 class Forge(Map):
@@ -130,7 +170,7 @@ class Forge(Map):
 
 def test_a_definition_that_promotes_what_the_engine_promotes_has_a_problem() -> None:
     for problems in (
-        pipelines.Receive(disassemble=[Lines()]).problems(),
+        pipelines.Receive(disassemble=[ForgingDisassembler()]).problems(),
         Forge(source="a", target="b").problems(),
     ):
         [problem] = problems
@@ -138,7 +178,16 @@ def test_a_definition_that_promotes_what_the_engine_promotes_has_a_problem() -> 
 
 
 @pytest.mark.parametrize(
-    "forged", [BTS.ReceivePortName, BTS.InboundTransportLocation, BTS.AckType, ErrorReport.ErrorType]
+    "forged",
+    [
+        BTS.ReceivePortName,
+        BTS.InboundTransportLocation,
+        BTS.AckType,
+        BTS.SPName,
+        BTS.ActivationServiceID,
+        BTS.InterchangeID,
+        ErrorReport.ErrorType,
+    ],
 )
 def test_a_program_cannot_promote_what_only_the_engine_promotes(box: Box, forged: Property[str]) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")

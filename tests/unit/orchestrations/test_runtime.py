@@ -7,6 +7,7 @@ import sys
 import uuid
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -392,3 +393,32 @@ def test_a_closed_instance_is_freed_without_the_garbage_collector() -> None:
     freed = weakref.ref(execution)
     del execution
     assert freed() is None
+
+
+def test_an_orchestration_cannot_promote_what_only_the_engine_promotes(crashes: bool) -> None:
+    """PUB-13."""
+
+    async def forge(order: Message) -> None:
+        await orchestrations.send(Message.of(b"x", promoted={BTS.SPName: "Forged"}), to="Buyer")
+
+    run = testing.start(declare(forge), message("order"), crashes=crashes)
+    assert run.sent == []
+    assert run.error is not None
+    assert "The message promotes BTS.SPName, which only the engine promotes." in run.error
+
+
+def test_an_orchestration_sends_on_what_it_received(crashes: bool) -> None:
+    async def send_on(order: Message) -> None:
+        for one in (order, await Offers.of(order).receive()):
+            await orchestrations.deliver(one, to="Buyer")
+
+    order = message("order")
+    order = replace(order, context=order.context.promote(BTS.ReceivePortName, "OrdersIn"))
+    response = message("offer")
+    response = replace(response, context=response.context.promote(BTS.SPName, "Pricing"))
+    run = testing.start(declare(send_on), order, crashes=crashes)
+    run.publish(response)
+    run.acknowledge(run.sent[0])
+    run.acknowledge(run.sent[1])
+    assert (run.error, run.has_ended) == (None, True)
+    assert run.sent[1].message.context[BTS.SPName] == "Pricing"

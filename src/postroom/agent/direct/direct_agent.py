@@ -31,8 +31,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.receipts import read_key_secret
-from postroom.properties import dotted_name, split_key
-from postroom.system_properties import ENGINE_PROPERTIES
+from postroom.system_properties import ENGINE_PROPERTIES, ENGINE_PROPERTY_HINT, describe_engine_properties
 
 
 class Outbox:
@@ -121,7 +120,7 @@ class DirectAgent:
         if self._is_engine or all(ENGINE_PROPERTIES.isdisjoint(message.context.promoted) for message in messages):
             return
         raise PublishFailed(
-            [PublishResult(message_id=message.message_id, failure=_find_forged(message)) for message in messages]
+            [PublishResult(message_id=message.message_id, failure=_find_failure(message)) for message in messages]
         )
 
     def _run(
@@ -142,12 +141,6 @@ class DirectAgent:
                     raise rejected.failures from None
 
 
-def _find_forged(message: Message) -> BadValue | None:
-    keys = sorted(ENGINE_PROPERTIES & message.context.promoted.keys())
-    if not keys:
-        return None
-    names = ", ".join(dotted_name(*split_key(key)) for key in keys)
-    return BadValue(
-        f"The message promotes {names}, which only the engine promotes.",
-        hint="Write the property without promoting it, or promote a property of your own.",
-    )
+def _find_failure(message: Message) -> BadValue | None:
+    what = describe_engine_properties(message.context.promoted)
+    return None if what is None else BadValue(what, hint=ENGINE_PROPERTY_HINT)

@@ -29,7 +29,7 @@ from postroom.pipelines.documents.disassembled_batch import BadDocument
 from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import is_distinguished
-from postroom.system_properties import BTS, ENGINE_PROPERTIES
+from postroom.system_properties import BTS
 from postroom.values import MAX_PROMOTED_LENGTH, Value, type_of, value_to_json
 
 #: The first number of parts other than the body, and how many numbers each document has. Lower numbers are those of
@@ -108,13 +108,8 @@ class Documents:
         self.table = _concatenate_tables(self.chunks)
         #: The chunk of each row.
         self.chunk_of = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
-        #: The values from the pipeline, by property key. Distinguished fields are not promoted. The engine has set its
-        #: own properties already.
-        self.columns = {
-            key: column
-            for key, column in resolve_originator_columns(get_value_columns(self.table), login).items()
-            if key not in ENGINE_PROPERTIES
-        }
+        #: The values from the pipeline, by property key. Distinguished fields are not promoted.
+        self.columns = resolve_originator_columns(get_value_columns(self.table), login)
         #: The parts other than the body that all documents of a chunk share. They are stored once per chunk.
         self.other_parts = [self._build_other_parts(number, 0) for number in range(len(chunks))]
 

@@ -11,7 +11,7 @@ that it can be fixed and the interchange resumed.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -24,6 +24,7 @@ from postroom.message import Body, Context
 from postroom.messagebox.storage.receipts import Progress, Receipt
 from postroom.pipelines.components.stored_component import format_source_line
 from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, DisassembledBatch
+from postroom.system_properties import ENGINE_PROPERTIES, ENGINE_PROPERTY_HINT, describe_engine_properties
 
 if TYPE_CHECKING:
     from postroom.pipelines.receive.suspended_document import SuspendedDocument
@@ -194,9 +195,8 @@ def reject_from(chunk: Chunk, failure: MessageFailure) -> Chunk:
 
 def _read_standard(pipeline: DisassemblingPipeline, interchange: Interchange) -> Chunk:
     try:
-        batches = list(
-            _limit_memory(translate_errors(pipeline.disassemble(interchange.body, context=interchange.context)))
-        )
+        disassembled = pipeline.disassemble(interchange.body, context=interchange.context)
+        batches = list(_limit_memory(_check_batches(interchange, disassembled)))
         failures = [failure for batch in batches for failure in batch.failures]
         if failures:
             raise failures[0].failure
@@ -242,10 +242,11 @@ class _RecoverableReader:
         maximum = pipeline.bad_documents
         self._limit = None if maximum is None else FailureLimit(maximum=maximum, since=since)
         self._kept: tuple[pa.Table, tuple[BadDocument, ...], DecodedInterchange | None] | None = None
-        self._batches = translate_errors(
+        self._batches = _check_batches(
+            interchange,
             pipeline.disassemble(
                 interchange.body, context=interchange.context, batch_rows=CHUNK_ROWS, batch_bytes=CHUNK_BYTES
-            )
+            ),
         )
 
     def read(self) -> Iterator[Chunk]:
@@ -358,6 +359,23 @@ def _reject_chunk(
         last_document=last,
         is_last=True,
     )
+
+
+def _check_batches(interchange: Interchange, batches: Iterator[DisassembledBatch]) -> Iterator[DisassembledBatch]:
+    """Yield the same batches. Raise PipelineFailure if the adapter or the pipeline fails, or promotes what only the
+    engine may promote (PUB-13)."""
+    check_promoted(interchange.context.promoted)
+    for batch in translate_errors(batches):
+        columns = batch.messages.schema.names
+        if not ENGINE_PROPERTIES.isdisjoint(columns):
+            check_promoted(key for key in columns if batch.messages[key].null_count < batch.messages.num_rows)
+        yield batch
+
+
+def check_promoted(promoted: Iterable[str]) -> None:
+    """Raise PipelineFailure if one of these properties is promoted by the engine only."""
+    if (what := describe_engine_properties(promoted)) is not None:
+        raise PipelineFailure(what, hint=ENGINE_PROPERTY_HINT)
 
 
 def translate_errors(batches: Iterator[_T]) -> Iterator[_T]:

@@ -41,7 +41,7 @@ from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.pipelines.receive.definition import Receive
 from postroom.processes.time_limit import TimedOut, TimeLimit
 from postroom.properties import Property, dotted_name, split_key
-from postroom.system_properties import BTS, SUSPEND_QUEUE
+from postroom.system_properties import BTS, ENGINE_PROPERTY_HINT, SUSPEND_QUEUE, describe_engine_properties
 from postroom.values import Value
 
 #: The number of bytes of an interchange that the disassemblers are probed with.
@@ -101,6 +101,8 @@ class ComponentStages:
                     raise ValueError("it returned a message without parts; a received message needs a body part")
                 if len(message.parts) > MAX_PARTS:
                     raise ValueError(f"it returned {len(message.parts)} parts; the maximum is {MAX_PARTS}")
+                if (what := describe_engine_properties(message.context.promoted)) is not None:
+                    raise BadValue(what, hint=ENGINE_PROPERTY_HINT)
             except Exception as error:
                 raise component_failure(name, error) from error
         # Properties are promoted from documents, and an interchange has many of them.

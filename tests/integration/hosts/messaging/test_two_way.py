@@ -108,6 +108,26 @@ def test_an_unroutable_response_can_be_not_resumable(box: Box, start_host: Start
     assert box.suspended() == [("ROUTING", False), ("ROUTING", False)]
 
 
+class ForgingAdapter(AnsweringAdapter):
+    """Pretends that its responses are those of another port."""
+
+    def solicit(self, message: Message, attempt: Attempt) -> ReceivedResponse:
+        response = super().solicit(message, attempt)
+        return replace(response, context=response.context.promote(BTS.SPName, "Other"))
+
+
+def test_a_response_is_suspended_if_its_adapter_promotes_what_only_the_engine_promotes(
+    box: Box, quotes: Quotes
+) -> None:
+    """PUB-13."""
+    box.add_port("Audit", "exists(BTS.SPName)")
+    quotes.start(ForgingAdapter(), pipelines.PassThrough())
+    assert read_reason(quotes.ask()) is MissingResponse.REFUSED
+    [(code, _)] = box.suspended()
+    assert code == "PIPELINE"
+    assert "promotes BTS.SPName" in box.read_error()
+
+
 def test_a_caller_gets_an_error_after_its_timeout_and_the_late_response_is_suspended(box: Box, quotes: Quotes) -> None:
     """ACC-41, RR-05."""
     quotes.start(state="stopped")
