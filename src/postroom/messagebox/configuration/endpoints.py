@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
@@ -123,12 +123,9 @@ def delete_receive_location(connection: Connection, location_id: uuid.UUID) -> N
     connection.execute("DELETE FROM receive_locations WHERE id = %s", (location_id,))
 
 
-def rename_services(
-    connection: Connection, kind: Literal["send port", "location"], names: Mapping[str, uuid.UUID]
-) -> None:
+def rename_services(connection: Connection, table: str, names: Mapping[str, uuid.UUID]) -> None:
     """Give send ports or receive locations new names. They get a temporary name first, because two of them may swap
     their names."""
-    table = "send_ports" if kind == "send port" else "receive_locations"
     rename = f"UPDATE {table} SET definition = jsonb_set(definition, '{{name}}', to_jsonb(%s::text)) WHERE id = %s"
     for id in names.values():
         connection.execute(rename, (str(id), id))

@@ -10,7 +10,7 @@ port or location with a new name that declares the old one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,31 +19,28 @@ from psycopg.pq import TransactionStatus
 from postroom.application import ApplicationDefinition
 from postroom.errors import Problem
 from postroom.messagebox.audit import record_action
+from postroom.messagebox.configuration.applications import delete_application, store_application, store_definition
+from postroom.messagebox.configuration.endpoints import rename_services
+from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.services import lock_receive_location
 from postroom.messagebox.connection import Connection, operator_transaction, transaction, use_one_snapshot
 from postroom.messagebox.coordination.running_processes import change_routing, lock_deployment
 from postroom.messagebox.streams.location_progress import count_unfinished_files
+from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.applications import check_application
+from postroom.operations.deployment.artifacts import Comparison, Deployed, Deployment
 from postroom.operations.deployment.backlog import Backlog
-from postroom.operations.deployment.compare import compare, find_problems
-from postroom.operations.deployment.deployed import (
-    Deployed,
-    count_orphans,
-    create_empty_deployment,
-    read_deployed_for,
-)
-from postroom.operations.deployment.execute import Deployment
+from postroom.operations.deployment.compare import compare, find_backlog_problems, find_problems
+from postroom.operations.deployment.deployed import KINDS, KINDS_WITH_INSTANCES, count_orphans, read_deployed_for
+from postroom.operations.deployment.endpoints import LOCATIONS, find_removed_locations, find_unfinished_locations
+from postroom.operations.deployment.hosts import store_hosts
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan
-from postroom.operations.deployment.removals import (
-    find_backlog_problems,
-    find_removal_problems,
-    find_removed_locations,
-)
+from postroom.system_properties import SYSTEM_PROPERTIES
 
 
 def plan_first_deployment(definition: ApplicationDefinition, *, home: Path) -> Plan:
     """Return what ``apply`` would do if there is no MessageBox yet."""
-    return compare(definition, create_empty_deployment(), home)
+    return compare(Comparison(definition=definition, deployed=Deployed(), home=home))
 
 
 def find_deployment_problems(
@@ -58,15 +55,15 @@ def find_deployment_problems(
 
     ``other_names`` are the ports and locations of the rest, with their old names. They are not removed."""
     deployed = _read_snapshot(connection, part)
-    removable = replace(
-        deployed,
-        send_ports={name: port for name, port in deployed.send_ports.items() if name not in other_names},
-        locations={name: location for name, location in deployed.locations.items() if name not in other_names},
-    )
+    removable = {
+        kind: {name: known for name, known in artifacts.items() if name not in other_names}
+        for kind, artifacts in deployed.artifacts.items()
+    }
+    compared = Comparison(definition=part, deployed=replace(deployed, artifacts=removable), home=home, backlog=backlog)
     return (
-        *find_problems(part, deployed, home),
-        *find_removal_problems(part, removable),
-        *(find_backlog_problems(part, removable) if backlog is None else ()),
+        *find_problems(replace(compared, deployed=deployed)),
+        *find_unfinished_locations(part, compared.deployed),
+        *find_backlog_problems(compared),
     )
 
 
@@ -74,7 +71,8 @@ def plan(
     connection: Connection, definition: ApplicationDefinition, *, home: Path, backlog: Backlog | None = None
 ) -> Plan:
     """Return what ``apply`` would do now, including conflicts with the MessageBox. Nothing is changed."""
-    return compare(definition, _read_snapshot(connection, definition), home, backlog)
+    deployed = _read_snapshot(connection, definition)
+    return compare(Comparison(definition=definition, deployed=deployed, home=home, backlog=backlog))
 
 
 def _read_snapshot(connection: Connection, definition: ApplicationDefinition) -> Deployed:
@@ -122,24 +120,86 @@ def _deploy(
     change_plan: Callable[[Plan], Plan],
 ) -> Plan:
     # Before the routing lock: publishers wait for whoever holds it, and a holder that computes for seconds is ended.
-    compared = _read_snapshot(connection, definition)
-    plan_before = compare(definition, compared, home, backlog)
+    before = Comparison(
+        definition=definition, deployed=_read_snapshot(connection, definition), home=home, backlog=backlog
+    )
+    plan_before = compare(before)
 
     def work(connection: Connection) -> Plan:
         lock_deployment(connection)
         # Orphans are not counted again: that reads the queues whole, and publishers wait.
-        deployed = replace(read_deployed_for(connection, definition), orphans=compared.orphans)
-        is_same = _is_same(deployed, compared)
-        planned = change_plan(plan_before if is_same else compare(definition, deployed, home, backlog))
-        late = () if planned.problems else _find_late_problems(connection, definition, deployed, backlog)
+        deployed = replace(read_deployed_for(connection, definition), orphans=before.deployed.orphans)
+        compared = replace(before, deployed=deployed)
+        is_same = _is_same(deployed, before.deployed)
+        planned = change_plan(plan_before if is_same else compare(compared))
+        late = () if planned.problems else _find_late_problems(connection, compared)
         replace(planned, problems=(*planned.problems, *late)).check()
         if planned.changes:
             change_routing(connection)
-            Deployment(connection, definition, deployed, planned, home, backlog or Backlog.KEEP).execute()
+            _execute(connection, compared, planned)
             _record(connection, planned)
         return planned
 
     return operator_transaction(connection, work)
+
+
+def _execute(connection: Connection, compared: Comparison, planned: Plan) -> None:
+    """Execute all steps of a plan, in the order of their dependencies."""
+    definition, deployed = compared.definition, compared.deployed
+    _deploy_properties(connection, compared)
+    store_hosts(connection, definition, deployed, planned)
+    stored = definition.to_stored()
+    deployment = Deployment(
+        connection=connection,
+        compared=compared,
+        plan=planned,
+        application_id=store_application(
+            connection, definition.name, properties=stored["properties"], hosts=stored["hosts"]
+        ),
+        host_ids={host.name.lower(): host.host_id for host in read_hosts(connection)},
+    )
+    for kind in KINDS_WITH_INSTANCES:
+        old_names = deployed.get_renames(kind.kind).old_names
+        names = {name: kind.get_id(deployed.get(kind)[name]) for name in old_names}
+        rename_services(connection, kind.table, names)
+    _remove(deployment, last=False)
+    _store(deployment)
+    _remove(deployment, last=True)
+    for _ in planned.select(ChangeKind.APPLICATION, Action.REMOVE):
+        delete_application(connection, deployment.application_id)
+
+
+def _deploy_properties(connection: Connection, compared: Comparison) -> None:
+    deployed = compared.deployed
+    wanted = {**SYSTEM_PROPERTIES, **{prop.key: prop for prop in compared.definition.properties}}
+    for key, prop in wanted.items():
+        if key not in deployed.properties or (prop.sensitive and key not in deployed.sensitive):
+            deploy_property(connection, key, prop.value_type, sensitive=prop.sensitive)
+
+
+def _remove(deployment: Deployment, *, last: bool) -> None:
+    """Remove what is not declared any more. Instances stay, with the name of their port or location."""
+    for kind in reversed(KINDS):
+        if kind.is_removed_last is not last:
+            continue
+        declared, deployed = kind.get_declared(deployment.compared.definition), deployment.compared.deployed.get(kind)
+        for step in deployment.plan.select(kind.kind, Action.CHANGE):
+            kind.prepare(deployment, declared[step.name], deployed[step.name])
+        for step in deployment.plan.select(kind.kind, Action.REMOVE):
+            kind.remove(deployment, deployed[step.name])
+
+
+def _store(deployment: Deployment) -> None:
+    """Store new and changed artifacts, and of the others what the plan does not compare, such as the declared state of
+    a port that is deployed already."""
+    for kind in KINDS:
+        deployed = deployment.compared.deployed.get(kind)
+        steps = {step.name: step for step in deployment.plan.select(kind.kind, *Action)}
+        for name, declared in kind.get_declared(deployment.compared.definition).items():
+            if steps[name].action is not Action.KEEP:
+                kind.store(deployment, steps[name], declared, deployed.get(name))
+            elif deployed[name].definition != declared.to_stored():
+                store_definition(deployment.connection, kind.table, declared.to_stored())
 
 
 def _record(connection: Connection, planned: Plan) -> None:
@@ -161,28 +221,22 @@ def _is_same(deployed: Deployed, compared: Deployed) -> bool:
     return replace(deployed, unfinished_files={}, backlog={}) == replace(compared, unfinished_files={}, backlog={})
 
 
-def _find_late_problems(
-    connection: Connection, definition: ApplicationDefinition, deployed: Deployed, backlog: Backlog | None
-) -> tuple[Problem, ...]:
-    """Return problems for files and messages that came after the comparison."""
-    return (
-        *_check_removed_locations(connection, definition, deployed),
-        *(find_backlog_problems(definition, deployed) if backlog is None else ()),
-    )
+def _find_late_problems(connection: Connection, compared: Comparison) -> Iterator[Problem]:
+    """Yield problems for files and messages that came after the comparison."""
+    yield from _check_removed_locations(connection, compared.definition, compared.deployed)
+    yield from find_backlog_problems(compared)
 
 
 def _check_removed_locations(
     connection: Connection, definition: ApplicationDefinition, deployed: Deployed
-) -> tuple[Problem, ...]:
-    """Lock the locations that are removed against new files, and return problems for files that are not published yet.
+) -> Iterator[Problem]:
+    """Lock the locations that are removed against new files, and yield problems for files that are not published yet.
 
     A location that is claiming files right now counts as busy. Waiting for it would block every publish, because
     the caller has locked routing."""
     removed = find_removed_locations(definition, deployed)
-    if not removed:
-        return ()
-    ids = sorted(deployed.locations[name].location_id for name in removed)
-    busy = {location_id: 1 for location_id in ids if not lock_receive_location(connection, location_id)}
-    return tuple(
-        find_removal_problems(definition, replace(deployed, unfinished_files=busy | count_unfinished_files(connection)))
-    )
+    if removed:
+        ids = sorted(deployed.get(LOCATIONS)[name].location_id for name in removed)
+        busy = {location_id: 1 for location_id in ids if not lock_receive_location(connection, location_id)}
+        now = replace(deployed, unfinished_files=busy | count_unfinished_files(connection))
+        yield from find_unfinished_locations(definition, now)

@@ -12,7 +12,7 @@ from postroom.errors import Problem
 from postroom.messagebox.configuration.hosts import read_hosts, store_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.migrate import create_host
-from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.artifacts import Deployed
 from postroom.operations.deployment.differences import find_plain_differences
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan, PlanStep
 from postroom.properties import dotted_name, split_key

@@ -1,61 +1,154 @@
-"""Compare the orchestrations of an application with the deployed ones. Pure functions."""
+"""Orchestrations, as artifacts of an application. Each version is one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from postroom.application import ApplicationDefinition, OrchestrationDefinition
 from postroom.errors import Problem, format_count, suggest_names
 from postroom.filters.text import format_filter
-from postroom.messagebox.orchestrations import DeployedOrchestration, format_name
-from postroom.operations.deployment.deployed import Deployed
+from postroom.messagebox.configuration.applications import StoredApplication
+from postroom.messagebox.connection import Connection
+from postroom.messagebox.orchestrations import (
+    DeployedOrchestration,
+    delete_orchestration,
+    format_name,
+    read_orchestrations,
+)
+from postroom.operations.deployment.artifacts import ArtifactKind, Comparison, Deployed, Deployment
 from postroom.operations.deployment.differences import find_plain_differences
-from postroom.operations.deployment.plan import Action, ChangeKind, Difference, PlanStep
+from postroom.operations.deployment.plan import ChangeKind, Difference, PlanStep
+from postroom.operations.orchestrations.enlistment import deploy_orchestration, unenlist_orchestration
 from postroom.properties import dotted_name, split_key
 
 
-def is_newest(definition: ApplicationDefinition, one: OrchestrationDefinition) -> bool:
+class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestration]):
+    kind = ChangeKind.ORCHESTRATION
+    table = "orchestrations"
+
+    def list_declared(self, definition: ApplicationDefinition) -> Iterable[OrchestrationDefinition]:
+        return definition.orchestrations
+
+    def read(self, connection: Connection, application: StoredApplication) -> Iterable[DeployedOrchestration]:
+        return [one for one in read_orchestrations(connection) if one.application_id == application.id]
+
+    def get_id(self, known: DeployedOrchestration) -> uuid.UUID:
+        return known.service_id
+
+    def get_name(self, artifact: OrchestrationDefinition | DeployedOrchestration) -> str:
+        return format_name(artifact.name, artifact.version)
+
+    def find_differences(
+        self, compared: Comparison, declared: OrchestrationDefinition, known: DeployedOrchestration
+    ) -> tuple[Difference, ...]:
+        built = replace(known, definition=declared.to_stored(), is_newest=_is_newest(compared.definition, declared))
+        host = compared.deployed.host_name(known.host_id)
+        return find_plain_differences(_list_fields(built, declared.host), _list_fields(known, host))
+
+    def describe_new(self, compared: Comparison, declared: OrchestrationDefinition) -> Iterator[str]:
+        filter = declared.filter
+        yield f"{declared.state}, {'is started by other orchestrations' if filter is None else format_filter(filter)}"
+        yield from self._describe_lost_convoys(declared, compared.deployed)
+
+    def describe_removal(self, compared: Comparison, known: DeployedOrchestration) -> Iterator[str]:
+        if known.version == 1 and any(one.name == known.name for one in compared.definition.orchestrations):
+            yield "only version 1"
+
+    def describe_change(
+        self,
+        compared: Comparison,
+        declared: OrchestrationDefinition,
+        known: DeployedOrchestration,
+        differences: tuple[Difference, ...],
+    ) -> Iterator[str]:
+        if known.state.value != declared.state and known.is_newest:
+            yield f"stays {known.state.value}"
+        running = _count_instances(known, compared.deployed)
+        if running and any(difference.field == "code" for difference in differences):
+            yield f"{format_count(running, 'instance')} of this version: those whose journal does not fit are suspended"
+
+    def _describe_lost_convoys(self, one: OrchestrationDefinition, deployed: Deployed) -> Iterator[str]:
+        """Yield the older versions whose instances would get no more messages, because the new version has another
+        convoy."""
+        for known in deployed.get(self).values():
+            running = _count_instances(known, deployed)
+            is_older = known.name == one.name and known.version < one.version
+            if is_older and running and known.convoy and known.convoy != [prop.key for prop in one.convoy]:
+                instances = format_count(running, "instance")
+                yield f"{instances} of version {known.version} would get no more messages of the convoy"
+
+    def find_problems(self, compared: Comparison) -> Iterator[Problem]:
+        """Yield orchestrations that another application has, and instances that would be left on another host."""
+        deployed = compared.deployed
+        others = {one.name: other.name for other in deployed.others for one in other.orchestrations}
+        for name, one in self.get_declared(compared.definition).items():
+            if one.name in others:
+                yield one.position.problem(
+                    f"the application {others[one.name]!r} has an orchestration {one.name!r} too. Use another name."
+                )
+            known = deployed.get(self).get(name)
+            running = 0 if known is None else _count_instances(known, deployed)
+            if known is None or not running:
+                continue
+            if deployed.host_name(known.host_id).lower() != one.host.lower():
+                yield one.position.problem(
+                    f"orchestration {one.name!r} has {format_count(running, 'instance')} on host "
+                    f"{deployed.host_name(known.host_id)} and cannot move. Declare a new version on the other host."
+                )
+            if known.convoy and [prop.key for prop in one.convoy] != known.convoy:
+                before = ", ".join(dotted_name(*split_key(key)) for key in known.convoy)
+                yield one.position.problem(
+                    f"orchestration {one.name!r} has {format_count(running, 'instance')} with a convoy by {before}, "
+                    "which would get no more messages. Declare a new version with the other convoy when they have "
+                    "ended."
+                )
+
+    def find_problems_of_whole(self, compared: Comparison) -> Iterator[Problem]:
+        yield from _find_bound_port_problems(compared.definition, compared.deployed)
+        declared = self.get_declared(compared.definition)
+        for name, known in compared.deployed.get(self).items():
+            running = _count_instances(known, compared.deployed)
+            if name not in declared and running:
+                yield compared.definition.position.problem(
+                    f"version {known.version} of the orchestration {known.name!r} is no longer declared, but has "
+                    f"{format_count(running, 'instance')}. Keep it until they have ended, or terminate them."
+                )
+
+    def store(
+        self,
+        deployment: Deployment,
+        step: PlanStep,
+        declared: OrchestrationDefinition,
+        known: DeployedOrchestration | None,
+    ) -> None:
+        deploy_orchestration(
+            deployment.connection,
+            declared,
+            known=known,
+            new_id=deployment.get_id(self, step.name),
+            application_id=deployment.application_id,
+            host_id=deployment.get_host_id(declared.host),
+            is_newest=_is_newest(deployment.compared.definition, declared),
+        )
+
+    def remove(self, deployment: Deployment, known: DeployedOrchestration) -> None:
+        unenlist_orchestration(deployment.connection, known)
+        delete_orchestration(deployment.connection, known.service_id)
+
+
+ORCHESTRATIONS = _Orchestrations()
+
+
+def _is_newest(definition: ApplicationDefinition, one: OrchestrationDefinition) -> bool:
     """Return True if there is no higher version. Only the newest version is activated by messages."""
     return all(other.version <= one.version for other in definition.orchestrations if other.name == one.name)
 
 
-def plan_orchestrations(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
-    """Yield what happens to each version of each orchestration."""
-    declared = {(one.name, one.version) for one in definition.orchestrations}
-    for key in sorted(deployed.orchestrations.keys() - declared):
-        note = "only version 1" if key[1] == 1 and any(name == key[0] for name, _ in declared) else ""
-        yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=format_name(*key), action=Action.REMOVE, note=note)
-    for one in definition.orchestrations:
-        known = deployed.orchestrations.get((one.name, one.version))
-        name = format_name(one.name, one.version)
-        if known is None:
-            activate = "is started by other orchestrations" if one.filter is None else format_filter(one.filter)
-            note = "; ".join([f"{one.state}, {activate}", *_describe_lost_convoys(one, deployed)])
-            yield PlanStep(kind=ChangeKind.ORCHESTRATION, name=name, action=Action.CREATE, note=note)
-            continue
-        built = replace(known, definition=one.to_stored(), is_newest=is_newest(definition, one))
-        differences = find_plain_differences(
-            _list_fields(built, one.host), _list_fields(known, deployed.host_name(known.host_id))
-        )
-        yield PlanStep(
-            kind=ChangeKind.ORCHESTRATION,
-            name=name,
-            action=Action.CHANGE if differences else Action.KEEP,
-            differences=differences,
-            note=_describe_change(one, known, differences, deployed),
-        )
-
-
-def _describe_lost_convoys(one: OrchestrationDefinition, deployed: Deployed) -> Iterator[str]:
-    """Yield the older versions whose instances would get no more messages, because the new version has another
-    convoy."""
-    for (name, version), known in sorted(deployed.orchestrations.items()):
-        running = deployed.orchestration_instances.get(known.service_id, 0)
-        is_older = name == one.name and version < one.version
-        if is_older and running and known.convoy and list(known.convoy) != [prop.key for prop in one.convoy]:
-            yield f"{format_count(running, 'instance')} of version {version} would get no more messages of the convoy"
+def _count_instances(one: DeployedOrchestration, deployed: Deployed) -> int:
+    return deployed.orchestration_instances.get(one.service_id, 0)
 
 
 def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
@@ -73,48 +166,7 @@ def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
     }
 
 
-def _describe_change(
-    one: OrchestrationDefinition,
-    known: DeployedOrchestration,
-    differences: tuple[Difference, ...],
-    deployed: Deployed,
-) -> str:
-    state = known.state.name.lower()
-    notes = [f"stays {state}"] if state != one.state and known.is_newest else []
-    running = deployed.orchestration_instances.get(known.service_id, 0)
-    if running and any(difference.field == "code" for difference in differences):
-        notes.append(
-            f"{format_count(running, 'instance')} of this version: those whose journal does not fit are suspended"
-        )
-    return "; ".join(notes)
-
-
-def find_orchestration_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield orchestrations that another application has, and instances that would be left on another host."""
-    others = {one.name: other.name for other in deployed.others for one in other.orchestrations}
-    for one in definition.orchestrations:
-        if one.name in others:
-            yield one.position.problem(
-                f"the application {others[one.name]!r} has an orchestration {one.name!r} too. Use another name."
-            )
-        known = deployed.orchestrations.get((one.name, one.version))
-        running = 0 if known is None else deployed.orchestration_instances.get(known.service_id, 0)
-        if known is None or not running:
-            continue
-        if deployed.host_name(known.host_id).lower() != one.host.lower():
-            yield one.position.problem(
-                f"orchestration {one.name!r} has {format_count(running, 'instance')} on host "
-                f"{deployed.host_name(known.host_id)} and cannot move. Declare a new version on the other host."
-            )
-        if known.convoy and [prop.key for prop in one.convoy] != list(known.convoy):
-            before = ", ".join(dotted_name(*split_key(key)) for key in known.convoy)
-            yield one.position.problem(
-                f"orchestration {one.name!r} has {format_count(running, 'instance')} with a convoy by {before}, which "
-                "would get no more messages. Declare a new version with the other convoy when they have ended."
-            )
-
-
-def find_bound_port_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
+def _find_bound_port_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
     """Yield orchestrations that send to ports which no application declares, or which cannot do what is asked of them.
     Names that are computed are checked when a message is sent."""
     applications = (definition, *deployed.others)
@@ -132,15 +184,3 @@ def find_bound_port_problems(definition: ApplicationDefinition, deployed: Deploy
             else:
                 continue
             yield one.position.problem(f"orchestration {format_name(one.name, one.version)!r}: {text}")
-
-
-def find_orchestration_removal_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield versions that are no longer declared although they have instances."""
-    declared = {(one.name, one.version) for one in definition.orchestrations}
-    for key, known in sorted(deployed.orchestrations.items()):
-        running = deployed.orchestration_instances.get(known.service_id, 0)
-        if key not in declared and running:
-            yield definition.position.problem(
-                f"version {known.version} of the orchestration {known.name!r} is no longer declared, but has "
-                f"{format_count(running, 'instance')}. Keep it until they have ended, or terminate them."
-            )

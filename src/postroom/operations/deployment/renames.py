@@ -6,17 +6,14 @@ also takes over the id, and with it the messages, of an old name that was remove
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
-from postroom.application import ApplicationDefinition, ReceiveLocationDefinition, SendPortDefinition
+from postroom.application import ReceiveLocationDefinition, SendPortDefinition
 from postroom.errors import Problem
-from postroom.ports.receive_locations import ReceiveLocation
-from postroom.ports.send_ports import SendPort
+from postroom.ports.endpoint import Endpoint
 
 Declared = SendPortDefinition | ReceiveLocationDefinition
-Named = TypeVar("Named", SendPort, ReceiveLocation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +27,7 @@ class Renames:
     conflicts: tuple[Declared, ...] = ()
     """Objects that cannot be renamed, because both names are deployed."""
 
-    def apply(self, deployed: Mapping[str, Named]) -> dict[str, Named]:
+    def apply(self, deployed: Mapping[str, Endpoint]) -> dict[str, Endpoint]:
         """Return the deployed objects under their new names."""
         new_names = {old: new for new, old in self.old_names.items()}
         renamed = (replace(each, name=new_names.get(name, name)) for name, each in deployed.items())
@@ -48,41 +45,9 @@ class Renames:
 NO_RENAMES = Renames()
 
 
-def find_port_renames(
-    definition: ApplicationDefinition,
-    stored: Mapping[str, Any] | None,
-    deployed: Mapping[str, SendPort],
-    removed: Collection[str],
-) -> Renames:
-    """Return the renames of send ports. ``stored`` is the definition that was applied last, ``removed`` are the names
-    of ports that the application has removed."""
-    ports = (stored or {}).get("send_ports", ())
-    return _find_renames(definition.send_ports, _list_done(ports), deployed, removed)
-
-
-def find_location_renames(
-    definition: ApplicationDefinition,
-    stored: Mapping[str, Any] | None,
-    deployed: Mapping[str, ReceiveLocation],
-    removed: Collection[str],
-) -> Renames:
-    """Return the renames of receive locations. ``stored`` is the definition that was applied last, ``removed`` are the
-    names of locations that the application has removed."""
-    locations = [location for port in definition.receive_ports for location in port.locations]
-    known = [location for port in (stored or {}).get("receive_ports", ()) for location in port.get("locations", ())]
-    return _find_renames(locations, _list_done(known), deployed, removed)
-
-
-def _list_done(stored: Iterable[Mapping[str, Any]]) -> set[tuple[str, str | None]]:
-    return {(each["name"], each.get("renamed_from")) for each in stored}
-
-
-def _find_renames(
-    declared: Sequence[Declared],
-    done: set[tuple[str, str | None]],
-    deployed: Mapping[str, object],
-    removed: Collection[str],
-) -> Renames:
+def find_renames(declared: Sequence[Declared], deployed: Mapping[str, Endpoint], removed: Collection[str]) -> Renames:
+    """Return the renames of one kind of object. ``removed`` are the names that the application has removed."""
+    done = {(name, known.definition.get("renamed_from")) for name, known in deployed.items()}
     names = {each.name for each in declared}
     # A name that is declared or was removed under its own name has its own messages.
     taken_over = {

@@ -6,7 +6,6 @@ import threading
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from postroom import Application, Property, Retry, adapters, pipelines
 from postroom.adapters import ReceiveDefinition
 from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
-from postroom.application import ApplicationDefinition, SendPortState
+from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Context, Message
 from postroom.messagebox import inbox
@@ -26,9 +25,10 @@ from postroom.messagebox.coordination.running_processes import read_routing_vers
 from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.deployment import apply as apply_module
 from postroom.operations.deployment.apply import apply, plan
+from postroom.operations.deployment.artifacts import Comparison
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import compare
-from postroom.operations.deployment.deployed import Deployed
+from postroom.operations.deployment.endpoints import SEND_PORTS
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan
 from postroom.operations.ports import send_ports as ports
 from postroom.ports.receive_locations import read_receive_locations
@@ -356,15 +356,13 @@ def test_an_application_is_compared_again_if_the_deployment_has_changed(
 ) -> None:
     compared: list[int] = []
 
-    def compare_and_deploy(
-        definition: ApplicationDefinition, deployed: Deployed, home: Path, backlog: Backlog | None
-    ) -> Plan:
-        compared.append(len(deployed.send_ports))
+    def compare_and_deploy(comparison: Comparison) -> Plan:
+        compared.append(len(comparison.deployed.get(SEND_PORTS)))
         if len(compared) == 1:
             with connect(database) as other, pytest.MonkeyPatch.context() as original:
                 original.setattr(apply_module, "compare", compare)
                 deploy(other, orders(ports=("Europe", "New")))
-        return compare(definition, deployed, home, backlog)
+        return compare(comparison)
 
     monkeypatch.setattr(apply_module, "compare", compare_and_deploy)
     done = deploy(connection, orders(ports=("Europe",)))
