@@ -20,7 +20,7 @@ from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.configuration.services import is_service_id, read_removed_services, remove_service
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceState
-from postroom.operations.deployment.backlog import Backlog
+from postroom.operations.deployment.backlog import Backlog, describe_backlog
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
 from postroom.operations.deployment.renames import NO_RENAMES, Renames
 from postroom.values import ValueType
@@ -137,20 +137,16 @@ class ArtifactKind(ABC, Generic[_Declared, _Known]):
 
     kind: ClassVar[ChangeKind]
     table: ClassVar[ArtifactTable]
+    id_field: ClassVar[str]
+    """The field of a deployed artifact with its id."""
     keeps_instances: ClassVar[bool] = False
     """True if its instances stay when it is removed, and move with it when it is renamed."""
     is_removed_last: ClassVar[bool] = False
     """True if artifacts are stored before it is removed."""
 
     @abstractmethod
-    def list_declared(self, definition: ApplicationDefinition) -> Iterable[_Declared]: ...
-
-    @abstractmethod
     def read(self, connection: Connection, application: StoredApplication) -> Iterable[_Known]:
         """Return the artifacts of an application."""
-
-    @abstractmethod
-    def get_id(self, known: _Known) -> uuid.UUID: ...
 
     @abstractmethod
     def find_differences(self, compared: Comparison, declared: _Declared, known: _Known) -> tuple[Difference, ...]: ...
@@ -162,6 +158,18 @@ class ArtifactKind(ABC, Generic[_Declared, _Known]):
     @abstractmethod
     def remove(self, deployment: Deployment, known: _Known) -> None: ...
 
+    def list_declared(self, definition: ApplicationDefinition) -> Iterable[_Declared]:
+        declared: Iterable[_Declared] = getattr(definition, self.table)
+        return declared
+
+    def get_id(self, known: _Known) -> uuid.UUID:
+        found: uuid.UUID = getattr(known, self.id_field)
+        return found
+
+    def get_state(self, artifact: Any) -> str | None:
+        """Return the state of a declared or deployed artifact, which belongs to the operator. None: it has none."""
+        return str(getattr(artifact.state, "value", artifact.state))
+
     def get_name(self, artifact: Any) -> str:
         """Return the name of a declared or deployed artifact in a plan."""
         return str(artifact.name)
@@ -171,13 +179,18 @@ class ArtifactKind(ABC, Generic[_Declared, _Known]):
         yield from ()
 
     def describe_removal(self, compared: Comparison, known: _Known) -> Iterator[str]:
-        """Yield the notes about an artifact that is removed."""
+        """Yield more notes about an artifact that is removed."""
         yield from ()
+
+    def describe_state(self, declared: _Declared, known: _Known) -> str:
+        """Return a note if the state of an artifact stays another than the declared one."""
+        state = self.get_state(known)
+        return "" if self.get_state(declared) == state else f"stays {state}"
 
     def describe_change(
         self, compared: Comparison, declared: _Declared, known: _Known, differences: tuple[Difference, ...]
     ) -> Iterator[str]:
-        """Yield the notes about an artifact that changes or stays as it is."""
+        """Yield more notes about an artifact that changes or stays as it is."""
         yield from ()
 
     def find_problems(self, compared: Comparison) -> Iterator[Problem]:
@@ -202,13 +215,16 @@ class ArtifactKind(ABC, Generic[_Declared, _Known]):
         old_names = compared.deployed.get_renames(self.kind).old_names
         for name, known in deployed.items():
             if name not in declared:
-                yield self._plan_step(name, Action.REMOVE, self.describe_removal(compared, known))
+                counts = compared.deployed.backlog.get(self.get_id(known))
+                notes = [*self.describe_removal(compared, known), describe_backlog(counts, compared.backlog)]
+                yield self._plan_step(name, Action.REMOVE, notes)
         for name, one in declared.items():
             if name not in deployed:
                 yield self._plan_step(name, Action.CREATE, self.describe_new(compared, one))
                 continue
             differences = self.find_differences(compared, one, deployed[name])
-            notes = [*self.describe_change(compared, one, deployed[name], differences)]
+            notes = [self.describe_state(one, deployed[name])]
+            notes += self.describe_change(compared, one, deployed[name], differences)
             if name in old_names:
                 differences = (Difference(field="name", before=old_names[name], after=name), *differences)
                 notes = ["renamed: its instances move with it", *notes]

@@ -5,7 +5,6 @@ State, and whether a location is enabled, belong to the operator and are not com
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -39,7 +38,7 @@ from postroom.messagebox.configuration.endpoints import (
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.artifacts import ArtifactKind, Comparison, Deployed, Deployment
-from postroom.operations.deployment.backlog import describe_backlog, describe_restored
+from postroom.operations.deployment.backlog import describe_restored
 from postroom.operations.deployment.differences import find_differences
 from postroom.operations.deployment.plan import ChangeKind, Difference, PlanStep
 from postroom.operations.ports.enlistment import enlist_port, resubscribe_port, start_port, unenlist_port
@@ -72,17 +71,12 @@ _SINK = "a Spark sink"
 class _ReceivePorts(ArtifactKind[ReceivePortDefinition, ReceivePort]):
     kind = ChangeKind.RECEIVE_PORT
     table = "receive_ports"
+    id_field = "port_id"
     # A location may move from one to another.
     is_removed_last = True
 
-    def list_declared(self, definition: ApplicationDefinition) -> Iterable[ReceivePortDefinition]:
-        return definition.receive_ports
-
     def read(self, connection: Connection, application: StoredApplication) -> Iterable[ReceivePort]:
         return read_receive_ports(connection, application.name).values()
-
-    def get_id(self, known: ReceivePort) -> uuid.UUID:
-        return known.port_id
 
     def find_differences(
         self, compared: Comparison, declared: ReceivePortDefinition, known: ReceivePort
@@ -92,6 +86,9 @@ class _ReceivePorts(ArtifactKind[ReceivePortDefinition, ReceivePort]):
             for stored in (declared.to_stored(), known.definition)
         )
         return find_differences(after, before)
+
+    def get_state(self, artifact: Any) -> None:
+        return None
 
     def describe_new(self, compared: Comparison, declared: ReceivePortDefinition) -> Iterator[str]:
         notes = (
@@ -120,6 +117,7 @@ RECEIVE_PORTS = _ReceivePorts()
 class _ReceiveLocations(ArtifactKind[ReceiveLocationDefinition, ReceiveLocation]):
     kind = ChangeKind.LOCATION
     table = "receive_locations"
+    id_field = "location_id"
     keeps_instances = True
 
     def list_declared(self, definition: ApplicationDefinition) -> Iterable[ReceiveLocationDefinition]:
@@ -128,9 +126,6 @@ class _ReceiveLocations(ArtifactKind[ReceiveLocationDefinition, ReceiveLocation]
     def read(self, connection: Connection, application: StoredApplication) -> Iterable[ReceiveLocation]:
         own = read_receive_ports(connection, application.name)
         return [location for location in read_receive_locations(connection) if location.port_name in own]
-
-    def get_id(self, known: ReceiveLocation) -> uuid.UUID:
-        return known.location_id
 
     def find_differences(
         self, compared: Comparison, declared: ReceiveLocationDefinition, known: ReceiveLocation
@@ -150,22 +145,12 @@ class _ReceiveLocations(ArtifactKind[ReceiveLocationDefinition, ReceiveLocation]
             _list_location_fields(built, declared.host), _list_location_fields(known, deployed_host)
         )
 
+    def get_state(self, artifact: ReceiveLocationDefinition | ReceiveLocation) -> str:
+        return "enabled" if artifact.enabled else "disabled"
+
     def describe_new(self, compared: Comparison, declared: ReceiveLocationDefinition) -> Iterator[str]:
-        yield "enabled" if declared.enabled else "disabled"
+        yield self.get_state(declared)
         yield _describe_restored(self.kind, declared.name, compared.deployed)
-
-    def describe_removal(self, compared: Comparison, known: ReceiveLocation) -> Iterator[str]:
-        yield describe_backlog(compared.deployed.backlog.get(known.location_id), compared.backlog)
-
-    def describe_change(
-        self,
-        compared: Comparison,
-        declared: ReceiveLocationDefinition,
-        known: ReceiveLocation,
-        differences: tuple[Difference, ...],
-    ) -> Iterator[str]:
-        if known.enabled != declared.enabled:
-            yield f"stays {'enabled' if known.enabled else 'disabled'}"
 
     def find_problems_of_whole(self, compared: Comparison) -> Iterator[Problem]:
         return find_unfinished_locations(compared.definition, compared.deployed)
@@ -241,17 +226,12 @@ def find_unfinished_locations(definition: ApplicationDefinition, deployed: Deplo
 class _SendPorts(ArtifactKind[SendPortDefinition, SendPort]):
     kind = ChangeKind.SEND_PORT
     table = "send_ports"
+    id_field = "port_id"
     keeps_instances = True
-
-    def list_declared(self, definition: ApplicationDefinition) -> Iterable[SendPortDefinition]:
-        return definition.send_ports
 
     def read(self, connection: Connection, application: StoredApplication) -> Iterable[SendPort]:
         own = read_send_port_names(connection, application.name)
         return [port for port in read_send_ports(connection) if port.name in own]
-
-    def get_id(self, known: SendPort) -> uuid.UUID:
-        return known.port_id
 
     def find_differences(
         self, compared: Comparison, declared: SendPortDefinition, known: SendPort
@@ -271,7 +251,6 @@ class _SendPorts(ArtifactKind[SendPortDefinition, SendPort]):
     def describe_removal(self, compared: Comparison, known: SendPort) -> Iterator[str]:
         if known.state is not ServiceState.BOUND:
             yield f"is {known.state.value} and will be unenlisted"
-        yield describe_backlog(compared.deployed.backlog.get(known.port_id), compared.backlog)
 
     def describe_change(
         self,
@@ -281,8 +260,6 @@ class _SendPorts(ArtifactKind[SendPortDefinition, SendPort]):
         differences: tuple[Difference, ...],
     ) -> Iterator[str]:
         changed = {difference.field for difference in differences}
-        if known.state.value != declared.state:
-            yield f"stays {known.state.value}"
         if "host" in changed:
             old = compared.deployed.host_name(known.host_id)
             yield f"queued messages stay with host {old}, which has to run until they are sent"

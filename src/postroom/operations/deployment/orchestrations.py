@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -28,15 +27,10 @@ from postroom.properties import dotted_name, split_key
 class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestration]):
     kind = ChangeKind.ORCHESTRATION
     table = "orchestrations"
-
-    def list_declared(self, definition: ApplicationDefinition) -> Iterable[OrchestrationDefinition]:
-        return definition.orchestrations
+    id_field = "service_id"
 
     def read(self, connection: Connection, application: StoredApplication) -> Iterable[DeployedOrchestration]:
         return [one for one in read_orchestrations(connection) if one.application_id == application.id]
-
-    def get_id(self, known: DeployedOrchestration) -> uuid.UUID:
-        return known.service_id
 
     def get_name(self, artifact: OrchestrationDefinition | DeployedOrchestration) -> str:
         return format_name(artifact.name, artifact.version)
@@ -57,6 +51,9 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
         if known.version == 1 and any(one.name == known.name for one in compared.definition.orchestrations):
             yield "only version 1"
 
+    def describe_state(self, declared: OrchestrationDefinition, known: DeployedOrchestration) -> str:
+        return super().describe_state(declared, known) if known.is_newest else ""
+
     def describe_change(
         self,
         compared: Comparison,
@@ -64,8 +61,6 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
         known: DeployedOrchestration,
         differences: tuple[Difference, ...],
     ) -> Iterator[str]:
-        if known.state.value != declared.state and known.is_newest:
-            yield f"stays {known.state.value}"
         running = _count_instances(known, compared.deployed)
         if running and any(difference.field == "code" for difference in differences):
             yield f"{format_count(running, 'instance')} of this version: those whose journal does not fit are suspended"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from postroom.application import ApplicationDefinition, SendPortGroupDefinition
+from postroom.application import SendPortGroupDefinition
 from postroom.errors import Problem
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration.applications import StoredApplication
@@ -37,15 +36,10 @@ from postroom.ports.send_ports import read_send_ports
 class _SendPortGroups(ArtifactKind[SendPortGroupDefinition, SendPortGroup]):
     kind = ChangeKind.SEND_PORT_GROUP
     table = "send_port_groups"
-
-    def list_declared(self, definition: ApplicationDefinition) -> Iterable[SendPortGroupDefinition]:
-        return definition.send_port_groups
+    id_field = "group_id"
 
     def read(self, connection: Connection, application: StoredApplication) -> Iterable[SendPortGroup]:
         return [group for group in read_send_port_groups(connection) if group.application == application.name]
-
-    def get_id(self, known: SendPortGroup) -> uuid.UUID:
-        return known.group_id
 
     def find_differences(
         self, compared: Comparison, declared: SendPortGroupDefinition, known: SendPortGroup
@@ -63,16 +57,6 @@ class _SendPortGroups(ArtifactKind[SendPortGroupDefinition, SendPortGroup]):
     def describe_removal(self, compared: Comparison, known: SendPortGroup) -> Iterator[str]:
         if known.is_enlisted:
             yield f"is {known.state.value} and will be unenlisted; instances stay"
-
-    def describe_change(
-        self,
-        compared: Comparison,
-        declared: SendPortGroupDefinition,
-        known: SendPortGroup,
-        differences: tuple[Difference, ...],
-    ) -> Iterator[str]:
-        if known.state.value != declared.state:
-            yield f"stays {known.state.value}"
 
     def find_problems(self, compared: Comparison) -> Iterator[Problem]:
         """Yield changes of groups that the states of groups and ports do not allow (SPT-11, SPT-12)."""
