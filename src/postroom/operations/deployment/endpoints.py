@@ -5,7 +5,7 @@ State, and whether a location is enabled, belong to the operator and are not com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from os.path import normpath
@@ -81,11 +81,8 @@ class _ReceivePorts(ArtifactKind[ReceivePortDefinition, ReceivePort]):
     def find_differences(
         self, compared: Comparison, declared: ReceivePortDefinition, known: ReceivePort
     ) -> tuple[Difference, ...]:
-        after, before = (
-            {_to_field(name): value for name, value in stored.items() if name != "name"}
-            for stored in (declared.to_stored(), known.definition)
-        )
-        return find_differences(after, before)
+        stored = declared.to_stored(), known.definition
+        return find_differences(*(_list_settings(each, besides={"name"}) for each in stored))
 
     def get_state(self, artifact: Any) -> None:
         return None
@@ -186,8 +183,7 @@ def _list_location_fields(location: ReceiveLocation, host: str) -> dict[str, Any
     return {
         "receive port": location.port_name,
         "host": host,
-        "adapter": location.adapter_json,
-        "pipeline": location.definition["pipeline"],
+        **_list_settings(location.definition, besides={"name", "host", "enabled", "schedule", "renamed_from"}),
         "uri": location.uri,
         "schedule": location.schedule,
     }
@@ -350,7 +346,7 @@ def _list_port_fields(port: SendPort, host: str) -> dict[str, Any]:
         "adapter": port.adapter_json,
         "uri": port.uri,
         "filter": port.filter,
-        **_list_settings(port.settings),
+        **_list_transport_settings(port.settings),
         **(_NO_BACKUP if backup is None else _list_backup_fields(backup)),
         "maps": stored["maps"],
         "pipeline": stored["pipeline"],
@@ -360,11 +356,11 @@ def _list_port_fields(port: SendPort, host: str) -> dict[str, Any]:
 
 
 def _list_backup_fields(backup: Transport) -> dict[str, Any]:
-    settings = _list_settings(backup.settings, "backup ")
+    settings = _list_transport_settings(backup.settings, "backup ")
     return {"backup adapter": backup.adapter_json, "backup uri": backup.uri, **settings}
 
 
-def _list_settings(settings: TransportSettings, prefix: str = "") -> dict[str, Any]:
+def _list_transport_settings(settings: TransportSettings, prefix: str = "") -> dict[str, Any]:
     """Return the plain settings under the names that plans show."""
     found: dict[str, Any] = {}
     for name in type(settings).model_fields:
@@ -377,6 +373,11 @@ def _list_settings(settings: TransportSettings, prefix: str = "") -> dict[str, A
     return found
 
 
+def _list_settings(stored: Mapping[str, Any], *, besides: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a stored definition under the names that plans show, besides some of them."""
+    return {_to_field(name): value for name, value in stored.items() if name not in besides}
+
+
 def _to_field(name: str) -> str:
     return _NAMES.get(name) or name.replace("_", " ")
 
@@ -384,5 +385,5 @@ def _to_field(name: str) -> str:
 _NO_BACKUP: Mapping[str, Any] = {
     "backup adapter": {},
     "backup uri": None,
-    **dict.fromkeys(_list_settings(TransportSettings(), "backup ")),
+    **dict.fromkeys(_list_transport_settings(TransportSettings(), "backup ")),
 }

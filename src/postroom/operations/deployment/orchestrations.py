@@ -23,6 +23,9 @@ from postroom.operations.deployment.plan import ChangeKind, Difference, PlanStep
 from postroom.operations.orchestrations.enlistment import deploy_orchestration, unenlist_orchestration
 from postroom.properties import dotted_name, split_key
 
+#: The names of settings that plans do not show as they are stored.
+_NAMES = {"filter": "activate"}
+
 
 class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestration]):
     kind = ChangeKind.ORCHESTRATION
@@ -147,16 +150,17 @@ def _count_instances(one: DeployedOrchestration, deployed: Deployed) -> int:
 
 
 def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
-    """Return the stored fields of an orchestration, declared or deployed. Its state belongs to the operator."""
+    """Return the stored fields of an orchestration, declared or deployed. Its state belongs to the operator. The ports
+    follow from its code."""
+    settings = {
+        **one.definition,
+        "convoy": [dotted_name(*split_key(key)) for key in one.convoy],
+        "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in one.correlations],
+    }
+    besides = ("name", "version", "host", "state", "ports")
     return {
         "host": host.lower(),
-        "file": one.file,
-        "code": one.code,
-        "activate": one.filter,
-        "convoy": [dotted_name(*split_key(key)) for key in one.convoy],
-        "ordered": one.is_ordered,
-        "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in one.correlations],
-        "priority": one.priority,
+        **{_NAMES.get(name, name): value for name, value in settings.items() if name not in besides},
         "newest version": one.is_newest,
     }
 

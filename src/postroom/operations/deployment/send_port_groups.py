@@ -117,7 +117,7 @@ SEND_PORT_GROUPS = _SendPortGroups()
 
 def _list_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a stored group. Its state belongs to the operator and is not among them."""
-    return {field: stored[field] for field in ("members", "filter", "description")}
+    return {field: value for field, value in stored.items() if field not in ("name", "state")}
 
 
 def _list_members(group: SendPortGroup, deployed: Deployed) -> dict[str, GroupMember]:
