@@ -11,8 +11,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 
@@ -44,7 +45,8 @@ _NAMES = "message_id, interchange_id, message_type, received_at, region, total, 
 def measure() -> Iterator[Result]:
     """Yield rows/s of a sink over rows/s of plain Spark, and over rows/s of a bare COPY."""
     with measured_box(subscriptions=0) as box, open_session(box.home, master=_MASTER) as session:
-        sinks = MeasuredSinks(box, Sinks(session, box.host, login=_login(box), home=box.home))
+        new_run = partial(Sinks, session, box.host, login=_login(box), home=box.home, once=True)
+        sinks = MeasuredSinks(box, new_run)
         box.connection.execute("CREATE SCHEMA IF NOT EXISTS public")
         table = SparkTable(box.url, "public.lake", columns=_COLUMNS, body="text")
         sinks.write(table)
@@ -60,16 +62,17 @@ def measure() -> Iterator[Result]:
 class MeasuredSinks:
     """A MessageBox with one sink. The adapter of the sink is replaced before each round."""
 
-    def __init__(self, box: MeasuredBox, sinks: Sinks) -> None:
+    def __init__(self, box: MeasuredBox, new_run: Callable[[], Sinks]) -> None:
         self._box = box
-        self._sinks = sinks
+        self._new_run = new_run
         self._port_id = box.add_send_port("Lake", Null())
 
     def write(self, sink: SinkDefinition) -> float:
         """Return rows/s, from the first batch until the last message is deleted."""
         self._fill_queue(sink)
-        elapsed = self._drain()
-        written = self._sinks.counts.pop("written")
+        sinks = self._new_run()
+        elapsed = self._drain(sinks)
+        written = sinks.counts["written"]
         found = self._count_rows(sink)
         if (written, found) != (ROWS, (ROWS, ROWS)):
             raise RuntimeError(f"{written} rows were reported, and {found[0]} rows of {found[1]} messages were found")
@@ -97,14 +100,15 @@ class MeasuredSinks:
         assert self._box.one("SELECT count(*) FROM public.lake") == ROWS
         return ROWS / elapsed
 
-    def _drain(self) -> float:
+    def _drain(self, sinks: Sinks) -> float:
         """Return the seconds, without the last look at the tables, which reads all deleted rows, and without the end of
         the jobs."""
         started = time.perf_counter()
         with _run_jobs(self._box):
-            problems = self._sinks.drain_all(self._box.connection, threading.Event())
-            if problems:
-                raise problems[0]
+            while not sinks.check(self._box.connection):
+                time.sleep(0.01)
+            for problem in sinks.problems.values():
+                raise problem
             while True:
                 ended = time.perf_counter()
                 if not self._box.one("SELECT EXISTS (SELECT 1 FROM spool) OR EXISTS (SELECT 1 FROM parts)"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -44,8 +43,13 @@ def receive(session: SparkSession, login: Login, tmp_path: Path, claim: ClaimFil
     def receive_now(location: ReceiveLocation) -> Any:
         claim(location)
         running = RunningBulkLocation(session, location, login=login, home=tmp_path)
-        with login.connect("progress") as connection:
-            running._publish_all(connection, threading.Event())
+        running._is_served_here.set()
+        while running._publish() == 0.0:
+            pass
+        running.supervise()
+        running.stop()
+        if running.problem is not None:
+            raise running.problem
         return running.meter.counts
 
     return receive_now

@@ -17,7 +17,6 @@ from postroom.cli.exit_codes import ExitCode
 from postroom.errors import StateError
 from postroom.messagebox.connection import Login
 from postroom.messagebox.maintenance.check import check
-from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from tests.support.box import Box, Region
 from tests.support.jdbc_jars import find_jar
@@ -67,7 +66,7 @@ def test_a_missing_jar_is_reported_at_start_and_again_when_messages_wait(
     finally:
         stop.set()
         thread.join()
-    once = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    once = PipelineProcess(session, box.host(), login=login, home=tmp_path, once=True)
     with pytest.raises(StateError) as raised:
         once.run(threading.Event())
     assert DRIVER in str(raised.value)

@@ -12,7 +12,7 @@ from tests.spark.conftest import ClaimFiles, StartStream
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.replayed_batch import store_claims
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import wait_until
 
 PAD = "x" * (2 * FRAGMENT_SIZE)
 ENVELOPES = Xml(split="/*/*")
@@ -55,8 +55,9 @@ def test_large_documents_created_by_the_pipeline_are_published_once(
     for again in (False, True):
         if again:
             restore()
-        query = start_stream(location, once=True)
-        assert query.awaitTermination(PATIENCE)
+        query = start_stream(location)
+        wait_until(lambda: box.count("file claims") == 0, what="the end of the batch")
+        query.stop()
         assert query.exception() is None
         assert sorted(box.read_content(part.part_id) for part in box.parts()) == expected
         assert box.queued() == {"Everything": len(expected)}

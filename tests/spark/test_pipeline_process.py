@@ -20,7 +20,6 @@ from postroom.messagebox.streams.location_progress import LocationState
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark import pipeline_process
-from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
@@ -208,7 +207,7 @@ def test_once_receives_what_is_there_and_ends(
     for number in range(3):
         (folder / f"{number}.json").write_bytes(ORDER)
     (folder / "bad.json").write_bytes(b"{")
-    process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path, once=True)
     assert process.run(threading.Event()) == {
         "files": 4,
         "published": 3,
@@ -219,7 +218,7 @@ def test_once_receives_what_is_there_and_ends(
     }
     assert not list(folder.glob("*.json"))
     assert box.queued() == {"Europe": 3}
-    nothing = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    nothing = PipelineProcess(session, box.host(), login=login, home=tmp_path, once=True)
     assert nothing.run(threading.Event()).total() == 0
 
 
@@ -302,7 +301,7 @@ def test_once_continues_with_the_other_locations_when_one_fails(
     add_file_location(box, folder / "b", name="b", settle=0.05)
     (folder / "b").mkdir(parents=True, exist_ok=True)
     (folder / "b" / "good.json").write_bytes(ORDER)
-    process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path, once=True)
     with pytest.raises(StateError, match=r"a has stopped: .*1 of 1 rows is bad"):
         process.run(threading.Event())
     assert box.queued() == {"Europe": 1}
@@ -329,7 +328,7 @@ def test_a_location_that_cannot_be_started_does_not_affect_the_others(
         assert "cannot read or write the format 'kafka'" in report
 
     (folder / "b.json").write_bytes(ORDER)
-    process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path, once=True)
     with pytest.raises(StateError, match=r"cannot read or write the format 'kafka'\.\n.*\n.*spark\.jars"):
         process.run(threading.Event())
     assert box.queued() == {"Europe": 2}

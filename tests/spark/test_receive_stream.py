@@ -17,7 +17,7 @@ from tests.spark.conftest import ClaimFiles, StartStream
 from tests.support.box import PROMOTE, Box
 from tests.support.file_location import add_file_location
 from tests.support.replayed_batch import store_claims
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,10 +166,13 @@ def test_bad_files_are_suspended_or_routed_and_counted_in_the_tally(
     location = add_file_location(box, folder, pipeline=pipelines.JsonLines(promote=PROMOTE), route_failures=routed)
     (folder / "mixed.jsonl").write_bytes(order(1) + b"\n{broken\n" + order(2, "NOWHERE") + b"\n" + order(3))
     claim(location)
-    query = start_stream(location, once=True)
-    assert query.awaitTermination(PATIENCE)
-    assert query.exception() is None
-    [tally] = [p.observedMetrics["tally"] for p in query.recentProgress if p.observedMetrics]
+    query = start_stream(location)
+
+    def read_tallies() -> list[Any]:
+        tallies = [p.observedMetrics["tally"] for p in query.recentProgress if p.observedMetrics]
+        return [tally for tally in tallies if tally["files"]]
+
+    [tally] = wait_until(read_tallies, what="a tally")
     assert (tally["files"], tally["published"], tally["empty"]) == (1, 2, 0)
     assert (tally["suspended"], tally["routed"]) == ((0, 2) if routed else (2, 0))
     assert box.queued() == ({"Europe": 2, "Errors": 2} if routed else {"Europe": 2})
@@ -206,14 +209,15 @@ def test_a_repeated_batch_publishes_nothing_twice(
         (folder / f"{number}.json").write_bytes(order(number))
     claim(location)
     restore = store_claims(box)
-    assert start_stream(location, once=True).awaitTermination(PATIENCE)
-    assert box.count("file claims") == 0
+    first = start_stream(location)
+    wait_until(lambda: box.count("file claims") == 0, what="the end of the batch")
+    first.stop()
     restore()
-    again = start_stream(location, once=True)
-    assert again.awaitTermination(PATIENCE)
+    again = start_stream(location)
+    wait_until(lambda: box.count("file claims") == 0, what="the end of the repeated batch")
+    again.stop()
     assert again.exception() is None
     assert box.queued() == {"Europe": 6}
-    assert box.count("file claims") == 0
     assert not any(path.is_file() for path in folder.rglob("*"))
 
 

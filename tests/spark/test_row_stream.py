@@ -17,7 +17,7 @@ from postroom.errors import StateError
 from postroom.messagebox.connection import Login
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.bulk.row_stream import StreamCheckpoint, start_row_stream
-from postroom.spark.pipeline_once import PipelineOnce
+from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.receive.task import TALLY_METRIC
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
@@ -150,6 +150,6 @@ def test_an_interrupted_batch_is_finished_with_its_stored_read_plan(
     # These are kept until the next batch begins, because this one might come again.
     assert box.count("received stream units") == 2
     assert folder.is_between_batches
-    process = PipelineOnce(session, box.host(), login=login, home=tmp_path)
+    process = PipelineProcess(session, box.host(), login=login, home=tmp_path, once=True)
     assert process.run(threading.Event()).total() == 0
     assert "33" in (folder.folder / "reading.json").read_text()

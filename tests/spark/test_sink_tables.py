@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC
@@ -24,7 +23,7 @@ from postroom.spark.sinks.running_sinks import Sinks
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box, Region, Total
 from tests.support.derby import Derby, open_derby
-from tests.support.sinks import Killed, add_sink, drain_batch, publish, read_port_id
+from tests.support.sinks import Killed, add_sink, drain_batch, drain_sinks, publish, read_port_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,8 +48,8 @@ def test_the_table_is_created_and_rows_are_merged(
     message = Message.of(body, promoted={Region: "EU", Total: Decimal("12.50")})
     [order] = box.agent().publish([message])
     publish(box, b"no JSON")
-    sinks = Sinks(session, box.host(), login=login, home=tmp_path)
-    sinks.drain_all(box.connection, threading.Event())
+    sinks = Sinks(session, box.host(), login=login, home=tmp_path, once=True)
+    drain_sinks(sinks, box.connection)
     assert sinks.counts["written"] == 1
     columns = '"message_id", "region", "total", "id", "lines", "body", "received_at"'
     [row] = derby.execute(f"SELECT {columns} FROM orders")

@@ -29,7 +29,6 @@ from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
 from postroom.operations.deployment.apply import apply
 from postroom.pipelines import Send, components
-from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess
 from postroom.spark.sinks.file_sink import HadoopTarget, LocalTarget, format_name
 from postroom.spark.sinks.running_sinks import Sinks
@@ -38,7 +37,7 @@ from tests.support.box import PROMOTE, Box, Priority, Region, Total
 from tests.support.file_location import add_file_location
 from tests.support.host_settings import set_thresholds
 from tests.support.simulated_load import set_load
-from tests.support.sinks import add_sink, publish
+from tests.support.sinks import add_sink, drain_sinks, publish
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -59,8 +58,8 @@ def orders(box: Box) -> list[str]:
 
 
 def drain(session: SparkSession, box: Box, login: Login, home: Path) -> int:
-    sinks = Sinks(session, box.host(), login=login, home=home)
-    sinks.drain_all(box.connection, threading.Event())
+    sinks = Sinks(session, box.host(), login=login, home=home, once=True)
+    drain_sinks(sinks, box.connection)
     return sinks.counts["written"]
 
 
@@ -236,7 +235,8 @@ def test_files_are_received_and_written_to_a_sink_in_one_run(
     with connect(database) as connection:
         apply(connection, app.definition(), home=tmp_path)
         host = find_host(connection, "Main")
-        process = PipelineOnce(session, host, login=Login(url=database, user=host.role_name), home=tmp_path)
+        login = Login(url=database, user=host.role_name)
+        process = PipelineProcess(session, host, login=login, home=tmp_path, once=True)
         counts = process.run(threading.Event())
         assert (counts["published"], counts["written"]) == (3, 3)
         assert check(connection) == []

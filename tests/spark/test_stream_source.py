@@ -173,22 +173,6 @@ def test_after_a_batch_of_many_rows_the_next_one_waits_for_more(
     reader.stop()
 
 
-def test_available_now_leaves_files_that_are_claimed_later(
-    login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles
-) -> None:
-    reader = reader_of(login, location)
-    (folder / "a").write_bytes(b"{}")
-    claim(location)
-    reader.prepareForTriggerAvailableNow()
-    (folder / "b").write_bytes(b"{}")
-    claim(location)
-    start = reader.initialOffset()
-    last = reader.latestOffset(start, ReadMaxFiles(2))
-    assert names(login, reader.partitions(start, last)) == ["a"]
-    assert reader.latestOffset(last, ReadMaxFiles(2)) == last
-    reader.stop()
-
-
 def test_claims_of_another_location_are_not_read(
     box: Box, login: Login, location: ReceiveLocation, folder: Path, claim: ClaimFiles
 ) -> None:

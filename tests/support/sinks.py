@@ -10,15 +10,18 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from postroom.adapters import SinkDefinition, SparkSink, SparkTable
+from postroom.errors import PostroomError
 from postroom.message import Message
-from postroom.messagebox.connection import Login
+from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.streams.sink_batches import SinkBatch
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.file_sink import LocalTarget, ParquetTask
 from postroom.spark.sinks.postgres_table import Table, TableTask
 from postroom.spark.sinks.row_format import RowFormat
+from postroom.spark.sinks.running_sinks import Sinks
 from postroom.spark.sinks.task import SinkTask, split_into_ranges
 from tests.support.box import Box, Region
+from tests.support.waiting import wait_until
 
 
 class Killed(BaseException):
@@ -114,6 +117,23 @@ def drain_batch(drain: Drain, box: Box, port_id: uuid.UUID | None = None) -> int
     """Write the next batch. Return the number of written messages, or None if no message waited."""
     drained = drain.drain_once(box.connection, port_id or read_port_id(box))
     return None if drained is None else drained.written
+
+
+def drain_waiting(drain: Drain, connection: Connection, port_id: uuid.UUID) -> int:
+    """Write batches until no message waits, or one batch fails. Return the number of written messages."""
+    written = 0
+    with drain.open_completion() as completion:
+        while (drained := drain.drain_once(connection, port_id, completion)) is not None:
+            written += drained.written
+            if drained.failure is not None and not drained.searching:
+                break
+    return written
+
+
+def drain_sinks(sinks: Sinks, connection: Connection) -> list[PostroomError]:
+    """Drain the sinks of a single run. Return the problems."""
+    wait_until(lambda: sinks.check(connection), what="the end of all sinks")
+    return list(sinks.problems.values())
 
 
 def read_lake(folder: Path) -> list[dict[str, object]]:

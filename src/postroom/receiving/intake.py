@@ -1,12 +1,11 @@
-"""Which receive locations a pipeline process serves, and how ``--once`` receives what is there."""
+"""Which receive locations a pipeline process serves, and when a single run has claimed what is there."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
@@ -17,13 +16,6 @@ from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.intake import find_last_number
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.numbered_receive_adapter import Scan
-
-
-def find_locations_to_serve(
-    connection: Connection, host: Host, *, clock: Clock = system_clock
-) -> list[ReceiveLocation]:
-    """Return the locations of a host that receive now, or that have something left to publish."""
-    return select_locations_to_serve(connection, read_running_locations(connection, host), clock=clock)
 
 
 def read_running_locations(connection: Connection, host: Host) -> list[ReceiveLocation]:
@@ -75,49 +67,21 @@ def is_drained(connection: Connection, location: ReceiveLocation) -> bool:
     return location.adapter.is_row_stream or find_last_number(connection, location.location_id, 0, 1) == 0
 
 
-_SCAN_INTERVAL, _MIN_WAIT_SECONDS = timedelta(seconds=0.2), 0.02
+class LastScan:
+    """Finds the last scan of a single run: from then on, everything is claimed that was there. Files that still change
+    are left for the next run."""
 
+    def __init__(self, location: ReceiveLocation, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        watched = location.watched_folder
+        #: How long every file has had time to settle.
+        self._seconds = 1.0 + (2 * watched.settle if watched else 0.0)
+        self._monotonic = monotonic
+        self._settled_at: float | None = None
 
-def receive_all(
-    scan: Callable[[], Scan],
-    publish: Callable[[], object],
-    *,
-    next_scan_in: Callable[[timedelta], timedelta],
-    settle: timedelta,
-    stopping: threading.Event,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> bool:
-    """Claim the settled files and call ``publish``, until nothing is left. A round claims at most as much as one scan
-    does. Return False if another process serves the location."""
-    first = True
-    while True:
-        claimed, last = _claim_settled(scan, next_scan_in, settle, stopping, monotonic)
-        if not last.active:
-            return False
-        # The first round publishes what an earlier process has left, even if nothing was claimed. A later round that
-        # can claim nothing is the last: the outstanding files cannot be published now.
-        if first or claimed:
-            publish()
-        if not last.more or stopping.is_set() or not (first or claimed):
-            return True
-        first = False
-
-
-def _claim_settled(
-    scan: Callable[[], Scan],
-    next_scan_in: Callable[[timedelta], timedelta],
-    settle: timedelta,
-    stopping: threading.Event,
-    monotonic: Callable[[], float],
-) -> tuple[int, Scan]:
-    """Scan until every file has had time to settle. Files that still change are left for the next run."""
-    deadline = monotonic() + 2 * settle.total_seconds() + 1
-    claimed = 0
-    while True:
-        last = scan()
-        claimed += last.claimed
-        # A paused scan has found nothing. The pause ends with the backup's copy of the files.
-        is_done = not last.paused and (not last.settling or last.more or monotonic() > deadline)
-        if not last.active or is_done or stopping.is_set():
-            return claimed, last
-        stopping.wait(max(next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS))
+    def is_last(self, scan: Scan, *, is_drained: bool) -> bool:
+        """Return True after the last scan. ``is_drained`` says whether everything was published before the scan."""
+        # A paused scan has found nothing. A full one continues when more is published, unless nothing can be.
+        continues = scan.paused or (scan.more and (scan.claimed > 0 or not is_drained))
+        if continues or self._settled_at is None:
+            self._settled_at = self._monotonic() + self._seconds
+        return not continues and (not (scan.settling or scan.more) or self._monotonic() > self._settled_at)

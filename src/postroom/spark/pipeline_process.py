@@ -1,4 +1,4 @@
-"""`postroom pipeline run`: serve the receive locations and sinks of a host until stopped."""
+"""`postroom pipeline run`: serve the receive locations and sinks of a host until stopped, or until nothing is left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -35,10 +35,12 @@ from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.intake import read_running_locations, select_locations_to_serve
 from postroom.receiving.location_metrics import collect_location_metrics
 from postroom.receiving.location_runner import LocationRunner
+from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.session import has_died, spark_died_error
+from postroom.spark.single_run import combine_errors, find_quarantined, stopped_early_error
 from postroom.spark.sinks.running_sinks import Sinks
 
 if TYPE_CHECKING:
@@ -52,11 +54,26 @@ _SELECT_SECONDS = 2.0
 _DRAIN_SECONDS = 30.0
 _STARTING_AT_ONCE = max(2, (os.cpu_count() or 1) // 2)
 
+#: A callback that gets the progress of bulk files, and the number of messages that were written to each sink.
+Watcher = Callable[[Sequence[BulkProgress], Mapping[str, int]], None]
+
 
 class PipelineProcess:
-    """Serves the receive locations and sinks of a host. The caller owns the Spark session."""
+    """Serves the receive locations and sinks of a host. The caller owns the Spark session.
 
-    def __init__(self, session: SparkSession, host: Host, *, login: Login, home: Path) -> None:
+    A single run (``once``) receives what is there now, then writes what waits for the sinks, and ends. It tries nothing
+    twice, and is not throttled. ``watcher`` gets its progress several times a second."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        host: Host,
+        *,
+        login: Login,
+        home: Path,
+        once: bool = False,
+        watcher: Watcher | None = None,
+    ) -> None:
         self._session = session
         self._host = host
         self._login = login
@@ -64,7 +81,13 @@ class PipelineProcess:
         #: Loaded when the first location needs it.
         self._routing = RoutingTable()
         self._runner = LocationRunner(self._start, finish_within=_DRAIN_SECONDS, on_stopped=self._count_stopped)
-        self._sinks = Sinks(session, host, login=login, home=home)
+        self._sinks = Sinks(session, host, login=login, home=home, once=once)
+        self._once = once
+        self._watcher = watcher
+        #: The locations of a single run that are received or cannot be, and why they cannot be.
+        self._finished: set[Hashable] = set()
+        self._problems: list[PostroomError] = []
+        self._progress: dict[str, BulkProgress] = {}
         self._counts: Counter[str] = Counter()
         self._load = LoadMetrics(host, partial(login.connect, "metrics"))
         self._connection: Connection | None = None
@@ -77,22 +100,31 @@ class PipelineProcess:
         self._select_at = 0.0
 
     def run(self, stopping: threading.Event) -> Counter[str]:
-        """Serve until ``stopping`` is set. Return the counts of all locations and sinks. Raise Unavailable if Spark
-        dies."""
+        """Serve until ``stopping`` is set, or until a single run is finished. Return the counts of all locations and
+        sinks. Raise Unavailable if Spark dies. A single run also raises what it could not do."""
+        is_finished = False
         try:
-            while not stopping.is_set() and not has_died(self._session, within=0):
+            while not (is_finished or stopping.is_set() or has_died(self._session, within=0)):
                 self._apply_configuration()
                 self._check_locations()
-                self._check_sinks()
-                stopping.wait(_CHECK_SECONDS)
+                is_finished = self._check_sinks() and self._once
+                self._show_progress()
+                stopping.wait(0.0 if is_finished else _CHECK_SECONDS)
         except Exception as error:
             if not has_died(self._session):
                 raise
             _log.warning("%s", error)
         finally:
             self._stop_all()
-        if not stopping.is_set():
+        problems = [*self._problems, *self._sinks.problems.values()]
+        if not stopping.is_set() and (not is_finished or (problems and has_died(self._session))):
             raise spark_died_error(self._home)
+        if self._once and stopping.is_set():
+            # Work that was interrupted by the stop is not a problem.
+            problems = [problem for problem in problems if not isinstance(problem, Unavailable)]
+            problems.insert(0, stopped_early_error())
+        if self._once and problems:
+            raise combine_errors(problems)
         # Adding counters with + would remove the zeros.
         self._counts.update(self._sinks.counts)
         return self._counts
@@ -128,15 +160,17 @@ class PipelineProcess:
                 return
             self._select_at = time.monotonic() + _SELECT_SECONDS
             self._read_configuration(connection)
-            load = read_load(connection, self._host.host_id)
-            wanted = select_locations_to_serve(connection, self._locations)
-            self._runner.apply({location.location_id: location for location in wanted})
+            load = None if self._once else read_load(connection, self._host.host_id)
+            wanted = {one.location_id: one for one in select_locations_to_serve(connection, self._locations)}
+            self._runner.apply({key: location for key, location in wanted.items() if key not in self._finished})
             stopping = self._runner.stopping.values()
             if stopping:
                 self._select_at = 0.0  # a changed location is restarted at once
             if not any(running.takes_input for running, _ in stopping):
                 report_configuration(connection, self._process_id, self._version)
         except Unavailable as error:
+            if self._once:
+                raise
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
             self._close_connection()
             self._select_at = time.monotonic() + _SELECT_SECONDS
@@ -176,13 +210,26 @@ class PipelineProcess:
             connection.close()  # which releases the lock of this process
 
     def _start(self, location: ReceiveLocation) -> RunningLocation:
-        running = choose_running_class(location)(self._session, location, login=self._login, home=self._home)
+        running = choose_running_class(location)(
+            self._session, location, login=self._login, home=self._home, once=self._once
+        )
         running.routing = self._routing
         running.start()
         return running
 
     def _count_stopped(self, running: RunningLocation) -> None:
         self._counts.update(running.meter.counts)
+        self._read_progress(running)
+
+    def _read_progress(self, running: RunningLocation) -> None:
+        if isinstance(running, RunningBulkLocation) and running.last_progress is not None:
+            self._progress[running.location.name] = running.last_progress
+
+    def _show_progress(self) -> None:
+        if self._watcher is not None:
+            for running in self._runner.running.values():
+                self._read_progress(running)
+            self._watcher(list(self._progress.values()), self._sinks.written)
 
     def _check_locations(self) -> None:
         """Check all locations, and start only a few streams at a time. Each starts a Python process that has to answer
@@ -190,15 +237,40 @@ class PipelineProcess:
         for running in self._runner.running.values():
             starting = sum(location.is_starting for location in self._runner.running.values())
             running.supervise(may_start=starting < _STARTING_AT_ONCE)
+        if self._once and self._connection is not None:
+            self._finish_locations(self._connection)
 
-    def _check_sinks(self) -> None:
+    def _finish_locations(self, connection: Connection) -> None:
+        """Find the locations of a single run that are received, or cannot be. They are stopped in a moment."""
+        problems: dict[Hashable, PostroomError | None] = {
+            key: Unavailable(problem) for key, problem in self._runner.problems.items()
+        }
+        for key, running in self._runner.running.items():
+            if running.is_done or running.problem is not None:
+                problems[key] = running.problem or find_quarantined(connection, running.location)
+        for key in problems.keys() - self._finished:
+            self._finished.add(key)
+            self._select_at = 0.0
+            if (problem := problems[key]) is not None:
+                _log.warning("%s", str(problem).replace("\n", " "))
+                self._problems.append(problem)
+
+    def _check_sinks(self) -> bool:
+        """Start to write what waits. Return False while a sink is written. The sinks of a single run are written after
+        all its locations are received."""
         if self._connection is None:
-            return
+            return False
         try:
-            self._sinks.check(self._connection)
+            if self._once and (self._runner.running or self._runner.stopping):
+                self._sinks.report_served(self._connection)
+                return False
+            return self._sinks.check(self._connection)
         except Unavailable as error:
+            if self._once:
+                raise
             _log.warning("the sinks cannot be read: %s", str(error).strip().replace("\n", " "))
             self._close_connection()
+            return False
 
     def _report_throttles(self, load: Load | None) -> None:
         """Log the start and the end of throttling. The sources of the streams slow down by themselves."""

@@ -18,10 +18,10 @@ from postroom.ports.receive_locations import read_receive_locations
 from postroom.processes.frozen_processes import kill_frozen_children
 from postroom.processes.stop_signals import set_on_stop_signals
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.pipeline_once import OnceWatcher, PipelineOnce, stopped_early_error
-from postroom.spark.pipeline_process import PipelineProcess
+from postroom.spark.pipeline_process import PipelineProcess, Watcher
 from postroom.spark.session import create_session, end_session, has_died, spark_died_error
 from postroom.spark.settings import add_bulk_settings, has_bulk_settings, is_this_machine
+from postroom.spark.single_run import stopped_early_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,16 +41,16 @@ def run_pipeline(
     settings: Mapping[str, str] | None = None,
     once: bool = False,
     as_role: bool = False,
-    watcher: OnceWatcher | None = None,
+    watcher: Watcher | None = None,
     started: SparkSession | None = None,
     monitoring: MonitoringServer | None = None,
 ) -> Counter[str]:
     """Serve the receive locations and the sinks of a host until SIGTERM or SIGINT. With ``once``, receive what is
     there, write what waits, and return. Return the tally, and the number of written messages.
 
-    With ``once``, ``watcher`` gets the progress of bulk files and sinks, which is logged otherwise.
+    ``watcher`` gets the progress of bulk files and sinks.
     ``as_role`` logs in as the role of the host, if the server trusts that; otherwise the URL names the user.
-    ``monitoring`` shows the metrics of the process, unless it runs ``once``.
+    ``monitoring`` shows the metrics of the process.
     ``started`` is a session that was started in advance, with these settings. It ends with this call.
     Raise NotFound, NotAllowed or Unavailable if it cannot start, and Unavailable if Spark or the MessageBox dies.
     """
@@ -94,7 +94,7 @@ def _run_on_spark(
     *,
     once: bool,
     stop: threading.Event,
-    watcher: OnceWatcher | None,
+    watcher: Watcher | None,
     monitoring: MonitoringServer | None,
 ) -> Counter[str]:
     where = session.sparkContext.master or ""
@@ -102,9 +102,7 @@ def _run_on_spark(
         text = "Spark runs on %s, and only tasks on this machine can reach the MessageBox: its address is local"
         _log.warning(text, where)
     with kill_frozen_children():  # the JVM and the workers
-        if once:
-            return PipelineOnce(session, host, login=login, home=home).run(stop, watcher)
-        process = PipelineProcess(session, host, login=login, home=home)
+        process = PipelineProcess(session, host, login=login, home=home, once=once, watcher=watcher)
         if monitoring is not None:
             monitoring.process = process
         return process.run(stop)

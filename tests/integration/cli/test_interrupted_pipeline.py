@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,17 +21,21 @@ GONE = "py4j does not exist in the JVM"
 
 
 class EndedSession:
-    """A Spark session whose JVM ends at its first use. ``gone`` is called at that moment."""
-
-    class sparkContext:  # noqa: N801
-        master = "local[2]"
-        _gateway = None
-        defaultParallelism = 2  # noqa: N815
+    """A Spark session whose JVM ends at its first use. ``end`` is called at that moment."""
 
     def __init__(self, end: Callable[[], object]) -> None:
         self._end = end
+        self._has_ended = False
+        gateway = SimpleNamespace(proc=SimpleNamespace(wait=self._wait))
+        self.sparkContext = SimpleNamespace(master="local[2]", _gateway=gateway, defaultParallelism=2)
+
+    def _wait(self, seconds: float) -> int:
+        if not self._has_ended:
+            raise subprocess.TimeoutExpired("java", seconds)
+        return 1
 
     def __getattr__(self, name: str) -> NoReturn:
+        self._has_ended = True
         self._end()
         raise Py4JError(GONE)
 
@@ -130,7 +135,7 @@ def test_a_lost_messagebox_is_an_error(
 ) -> None:
     replace_session(monkeypatch, EndedSession(lambda: None))
     lost = MessageBoxUnavailable("The MessageBox does not answer any more.")
-    fail_step(monkeypatch, "postroom.spark.pipeline_once.find_locations_to_serve", lost, number)
+    fail_step(monkeypatch, "postroom.spark.pipeline_process.select_locations_to_serve", lost, number)
     ran = run_pipeline(home, applied)
     assert ran.code == 6
     assert reports_clean_exit(ran) == (number is not None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -11,12 +12,11 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from postroom.spark.bulk.progress import BulkProgress
-    from postroom.spark.pipeline_once import OnceWatcher
-    from postroom.spark.sinks.drain import SinkWritten
+    from postroom.spark.pipeline_process import Watcher
 
 
 @contextmanager
-def show_once_progress(stream: TextIO | None = None) -> Iterator[OnceWatcher | None]:
+def show_once_progress(stream: TextIO | None = None) -> Iterator[Watcher | None]:
     """Yield a callback that draws a bar for each location and each sink. Yield None if the output is not a terminal."""
     stream = stream or sys.stdout
     if not stream.isatty():
@@ -25,25 +25,27 @@ def show_once_progress(stream: TextIO | None = None) -> Iterator[OnceWatcher | N
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from postroom.spark.bulk.progress import BulkProgress
-
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=stream)) as bars:
         tasks: dict[str, TaskID] = {}
         shares: dict[str, float] = {}
+        started: dict[str, float] = {}
 
-        def show(progress: BulkProgress | SinkWritten) -> None:
-            if isinstance(progress, BulkProgress):
-                name = progress.location
-                # More files may be found meanwhile: the bar waits until they are as far as it is.
-                shares[name] = share = max(_share(progress), shares.get(name, 0.0))
-                text = f"{share:.0%}, {_format_bulk(progress)}"
-            else:
-                # How many messages wait is not counted.
-                name, share, text = progress.sink, None, f"{progress.messages:,} messages, {progress.rate:,.0f}/s"
+        def draw(name: str, text: str, share: float | None = None) -> None:
             if name not in tasks:
                 tasks[name] = bars.add_task(name, total=None, text=text)
             bars.update(tasks[name], total=None if share is None else 1.0, completed=share, text=text)
+
+        def show(bulk: Sequence[BulkProgress], written: Mapping[str, int]) -> None:
+            for progress in bulk:
+                # More files may be found meanwhile: the bar waits until they are as far as it is.
+                share = max(_share(progress), shares.get(progress.location, 0.0))
+                shares[progress.location] = share
+                draw(progress.location, f"{share:.0%}, {_format_bulk(progress)}", share)
+            for sink, messages in written.items():
+                # How many messages wait is not counted.
+                seconds = time.monotonic() - started.setdefault(sink, time.monotonic())
+                draw(sink, f"{messages:,} messages, {messages / seconds if seconds else 0:,.0f}/s")
 
         yield show
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from postroom.errors import format_count
@@ -45,8 +45,6 @@ def _format_size(count: int) -> str:
 
 #: The totals of some files: size, rows, and bad rows.
 _Sums = Counter[str]
-#: A callback that gets the progress, about twice a second.
-BulkWatcher = Callable[[BulkProgress], None]
 
 
 class BulkMeter:

@@ -1,5 +1,5 @@
 """A running receive location: a background loop for the intake, and a streaming query that publishes. Each is restarted
-after a failure. `postroom pipeline run --once` runs the two in turn instead, until nothing is left."""
+after a failure."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter
 from postroom.receiving.files.folder_watch import FolderWatch
 from postroom.receiving.files.lone_files import LoneFiles, can_receive_lone_files
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
-from postroom.receiving.intake import is_drained, is_served_as_configured, receive_all
+from postroom.receiving.intake import LastScan, is_drained, is_served_as_configured
 from postroom.receiving.location_runner import Running
 from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter
 from postroom.receiving.task import MILLISECONDS, Worker, count_outcomes
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
+from postroom.spark.single_run import served_by_other_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,9 @@ _BATCH_SECONDS, _TALLY_SECONDS = 5.0, 20.0
 
 
 class RunningLocation(Running):
-    """Serves a location between ``start`` and ``stop``. One thread calls ``supervise`` several times a second."""
+    """Serves a location between ``start`` and ``stop``. One thread calls ``supervise`` several times a second.
+
+    With ``once`` it claims what is there now, and is not throttled. It ``is_done`` when that is published."""
 
     #: The first batch of the query is an empty one, which starts the Python workers.
     _starts_with_warm_up = True
@@ -80,6 +83,12 @@ class RunningLocation(Running):
         self._clock = clock
         self._trigger = trigger
         self._once = once
+        #: For a single run: nothing is left to publish.
+        self.is_done = False
+        #: For a single run: why it could not receive everything.
+        self.problem: PostroomError | None = None
+        self._last_scan = LastScan(location) if once else None
+        self._has_claimed_all = False
         self._intake_stopped = threading.Event()
         #: Set while this process serves the location, and no other one.
         self._is_served_here = threading.Event()
@@ -125,14 +134,14 @@ class RunningLocation(Running):
             self._handle_query_end()
         if not self._is_served_here.is_set():
             self._stop_query()  # another process serves the location
-        elif self._query is None and may_start and time.monotonic() >= self._start_at:
+        elif self._query is None and may_start and not self.is_done and time.monotonic() >= self._start_at:
             self._has_answered = self._is_warm = False
             self._last_batch_id = -1
             try:
                 self._query = self._start_query()
             except Exception as error:
                 # A missing source or column does not affect other locations.
-                self._schedule_restart(f"the stream cannot be started: {format_reason(error)}")
+                self._schedule_restart(f"the stream cannot be started: {format_reason(error)}", error)
 
     def stop(self) -> None:
         """Stop the intake, publish what was claimed or numbered if that is possible in time, and stop the query."""
@@ -143,25 +152,6 @@ class RunningLocation(Running):
         except Exception as error:
             # The query of a JVM that has died. Why it died is reported elsewhere.
             _log.warning("%s: %s", self.location.name, format_reason(error))
-
-    def receive_all(self, stopping: threading.Event) -> bool:
-        """Receive everything that is there now, instead of serving the location. Return False if another process serves
-        it. Raise Unavailable if it cannot be published."""
-        watched = self.location.watched_folder
-        settle = timedelta(seconds=watched.settle if watched else 0.0)
-        self._has_answered = self._is_warm = True
-        try:
-            connection = self._intake_connection.get()
-            adapter = self._adapter = self._make_adapter(connection)
-            return receive_all(
-                adapter.scan,
-                partial(self._publish_all, connection, stopping),
-                next_scan_in=adapter.next_scan_in,
-                settle=settle,
-                stopping=stopping,
-            )
-        finally:
-            self._stop_intake()
 
     def _wait_until_published(self) -> None:
         if not self._can_publish():
@@ -181,40 +171,30 @@ class RunningLocation(Running):
 
     def _start_query(self) -> StreamingQuery:
         return start_stream(
-            self._session, self.location, login=self._login, home=self._home, trigger=self._trigger, once=self._once
+            self._session,
+            self.location,
+            login=self._login,
+            home=self._home,
+            trigger=self._trigger,
+            paced=not self._once,
         )
-
-    def _publish_all(self, connection: Connection, stopping: threading.Event) -> None:
-        """Publish what was claimed or numbered until now."""
-        self._last_batch_id = -1
-        query = self._query = self._start_query()
-        self._store_progress(connection)
-        while not query.awaitTermination(1):
-            self._store_progress(connection)
-            if stopping.is_set():
-                query.stop()
-        self._store_progress(connection)
-        self._query = None
-        self._check_published(query.exception())
-
-    def _store_progress(self, connection: Connection) -> None:
-        self._read_progress()
-        with suppress(PostroomError):  # the next statement that needs the connection reports it
-            self._report.store(connection, self.get_progress())
-
-    def _check_published(self, error: BaseException | None) -> None:
-        if error is not None:
-            why = format_reason(error)
-            raise Unavailable(f"{self.location.name} could not be received.", why=why) from error
 
     def _handle_query_end(self) -> None:
         assert self._query is not None
+        self._read_progress()
         error = self._query.exception()
         self._query = None
-        self._schedule_restart("the stream ended" if error is None else f"the stream failed: {format_reason(error)}")
+        if error is not None:
+            self._schedule_restart(f"the stream failed: {format_reason(error)}", error)
+        elif self._once:
+            self.is_done = True
+        else:
+            self._schedule_restart("the stream ended")
 
-    def _schedule_restart(self, failure: str) -> None:
+    def _schedule_restart(self, failure: str, error: Exception | None = None) -> None:
         self._failure = failure
+        if error is not None:
+            self._set_problem(error)
         _log.warning("%s: %s", self.location.name, failure)
         self._query_failures += 1
         self._start_at = time.monotonic() + _QUERY_BACKOFF.delay(self._query_failures)
@@ -271,7 +251,7 @@ class RunningLocation(Running):
     def _count(self, done: dict[str, int]) -> None:
         """Add a tally, of a batch or of a file that was received alone."""
         self.meter.add(done, milliseconds=done.pop(MILLISECONDS))
-        if any(done.values()) and not self._once:  # a single run logs the sum of all batches
+        if any(done.values()):
             _log.info("%s: %s", self.location.name, format_tally(done))
 
     # -- the intake --------------------------------------------------------------------------------------------
@@ -282,6 +262,7 @@ class RunningLocation(Running):
             return self._scan(self._intake_connection.get())
         except Exception:
             self._adapter = None
+            self._has_claimed_all = False
             self._close_watch()
             self._intake_connection.close()
             raise
@@ -295,19 +276,25 @@ class RunningLocation(Running):
                 self._adapter = self._make_adapter(connection, makes_folder=not self._has_scanned)
                 if self.location.watched_folder is not None:
                     self._watch = FolderWatch(self.location.watched_folder.folder(self._home))
+            if self._has_claimed_all:
+                return self._wait_in_single_run(connection)
+            was_drained = self._last_scan is not None and is_drained(connection, self.location)
             scan = self._adapter.scan()
             self._has_scanned = self._has_scanned or scan.active
         except MessageBoxUnavailable:
             raise  # the failure cannot be reported over this connection
         except Exception as error:
             self._intake_failure = f"the intake failed: {format_reason(error)}"
+            self._set_problem(error)
             self._report.store(connection, self.get_progress())
             raise
         self._intake_failure = None
         if not scan.active:
             self._is_served_here.clear()
+            self._set_problem(served_by_other_error(self.location.name))
             return _STANDBY_SECONDS
         self._is_served_here.set()
+        self._has_claimed_all = self._last_scan is not None and self._last_scan.is_last(scan, is_drained=was_drained)
         self._report.store(connection, self.get_progress())
         seconds = max(self._adapter.next_scan_in(_SCAN_INTERVAL).total_seconds(), _MIN_WAIT_SECONDS)
         if self._watch is None or self._was_woken or scan.claimed or scan.more:
@@ -316,6 +303,17 @@ class RunningLocation(Running):
             return seconds
         self._was_woken = self._watch.wait(seconds)
         return 0.0
+
+    def _wait_in_single_run(self, connection: Connection) -> float:
+        """Wait until what was claimed is published. The end of its query is the end of a row stream."""
+        self.is_done = not self.location.adapter.is_row_stream and is_drained(connection, self.location)
+        self._report.store(connection, self.get_progress())
+        return _SCAN_INTERVAL.total_seconds()
+
+    def _set_problem(self, error: Exception) -> None:
+        if not isinstance(error, PostroomError):
+            error = Unavailable(f"{self.location.name} could not be received.", why=format_reason(error))
+        self.problem = error
 
     def _make_adapter(self, connection: Connection, *, makes_folder: bool = True) -> NumberedReceiveAdapter:
         """Return the receive adapter that claims for the stream. With ``makes_folder``, create the watched folder if it

@@ -33,12 +33,12 @@ def start_stream(
     login: Login,
     home: Path,
     trigger: str = TRIGGER,
-    once: bool = False,
+    paced: bool = True,
     max_rows: int = MAX_ROWS,
     grace: float = GRACE,
 ) -> StreamingQuery:
-    """Start a query that publishes the claimed files or the inbox of a location. With ``once`` it ends with what is
-    there now. A worker is killed if it makes no progress for ``grace`` seconds longer than a call may take.
+    """Start a query that publishes the claimed files or the inbox of a location. With ``paced`` it slows down while too
+    many messages wait. A worker is killed if it makes no progress for ``grace`` seconds longer than a call may take.
 
     Every start uses a new checkpoint, and so reads everything that is there. The MessageBox knows better than a
     checkpoint what is still to be received: a published file claim or row of the inbox is gone or has its receipt.
@@ -55,14 +55,14 @@ def start_stream(
         location_id=location.location_id,
         partitions=1 if location.adapter.is_ordered else session.sparkContext.defaultParallelism,
         max_rows=max_rows,
-        host_id=location.host_id,
+        host_id=location.host_id if paced else None,
     )
-    task = SparkReceiveTask(location=location, login=login, home=home.absolute(), paced=not once, grace=grace)
+    task = SparkReceiveTask(location=location, login=login, home=home.absolute(), paced=paced, grace=grace)
     source = stream_source(settings, task, TALLY_SPARK_SCHEMA)
     with without_pandas_warning():
         session.dataSource.register(source)
         tallies = session.readStream.format(source.name()).load()
-        return start_tallied(tallies, location, checkpoint, trigger=None if once else trigger)
+        return start_tallied(tallies, location, checkpoint, trigger=trigger)
 
 
 def start_tallied(

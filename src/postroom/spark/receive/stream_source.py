@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles
 from pyspark.sql.types import StructType
 
 from postroom.errors import Unavailable
@@ -99,14 +99,13 @@ class RowsPartition(InputPartition):
         self.rows = tuple(rows)
 
 
-class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class NumberedReader(DataSourceStreamReader):
     """Plans batches in a separate process next to the driver, and reads them in the tasks."""
 
     def __init__(self, settings: StreamSettings, task: bytes = b"") -> None:
         self._settings = settings
         self._task = task
         self._connection = LazyConnection(partial(settings.login.connect, "stream"))
-        self._target: int | None = None
         self._warm_at = 0.0
         self._throttle = None if settings.host_id is None else ThrottleWatch(settings.host_id)
         self._batch_at = 0.0
@@ -119,11 +118,8 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxFiles(self._settings.max_rows)
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._query(lambda connection: self._find_last_number(connection, 0, None))
-
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        if not start["warm_ups"] and self._target is None:
+        if not start["warm_ups"]:
             # A location is receiving after this batch, however many rows wait for it.
             self._warm_at = time.monotonic() + _WARM_SECONDS
             return {**start, "warm_ups": 1}
@@ -132,12 +128,8 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             number = self._query(lambda connection: self._next(connection, after, max_rows))
         except Unavailable:
-            if self._target is not None:
-                raise
             # The MessageBox is away, so nothing can be claimed or published. The stream asks again in a moment.
             return start
-        if self._target is not None:
-            return {**start, "number": max(after, min(number, self._target))}
         if number == after and time.monotonic() < self._warm_at:
             return start
         self._warm_at = time.monotonic() + _WARM_SECONDS
@@ -149,10 +141,10 @@ class NumberedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next(self, connection: Connection, after: int, limit: int | None) -> int:
         """Return the end of the next batch. While many rows come, batches are less frequent. While the host is
         throttled, they are smaller, too."""
-        if self._is_busy and self._target is None and time.monotonic() < self._batch_at + _BUSY_SECONDS:
+        if self._is_busy and time.monotonic() < self._batch_at + _BUSY_SECONDS:
             return after
         number = self._find_last_number(connection, after, limit)
-        if number == after or self._throttle is None or self._target is not None:
+        if number == after or self._throttle is None:
             return number
         throttle = self._throttle.current(connection, self._settings.location_id)
         if throttle is not None:

@@ -13,11 +13,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -66,7 +64,7 @@ class BatchWriter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Drained:
-    """The outcome of one or more batches: the number of messages, and how many of them were written."""
+    """The outcome of a batch: the number of its messages, and how many of them were written."""
 
     messages: int
     written: int
@@ -76,16 +74,6 @@ class Drained:
     """True while messages that kill their workers are being isolated. The batch has to be opened again at once."""
     last_seq: int = 0
     """The highest queue number of its messages."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinkWritten:
-    """The progress of a sink in a single run."""
-
-    sink: str
-    messages: int
-    rate: float
-    """Messages per second since the start."""
 
 
 class Drain:
@@ -98,33 +86,6 @@ class Drain:
         self._home = home
         self._reports: dict[uuid.UUID, SinkReport] = {}
         self.queue = SinkQueue(host.name)
-
-    def drain_waiting(
-        self,
-        connection: Connection,
-        port_id: uuid.UUID,
-        stopping: threading.Event,
-        report_written: Callable[[int], None] = lambda written: None,
-    ) -> Drained:
-        """Write batches until everything that waits now is written, or until a batch fails. Return the total. Messages
-        that arrive meanwhile are left for the next call. ``report_written`` gets the number of written messages after
-        each batch."""
-        last = self.queue.find_last_number(connection)
-        total = Drained(messages=0, written=0)
-        with self.open_completion() as completion:
-            while not stopping.is_set():
-                drained = self.drain_once(connection, port_id, completion)
-                if drained is None:
-                    break
-                if drained.searching:
-                    continue
-                total = replace(
-                    drained, messages=total.messages + drained.messages, written=total.written + drained.written
-                )
-                report_written(total.written)
-                if drained.failure is not None or drained.last_seq >= last:
-                    break
-        return total
 
     def open_completion(self) -> Completion:
         """Return a completion for the calls of ``drain_once`` for one sink."""
@@ -153,25 +114,20 @@ class Drain:
             report.store_batch(connection, drained.written, at=system_clock())
         return drained
 
-    def find_missing_jar(self, port: SendPort) -> StateError | None:
-        """Return the error if Spark lacks a jar that a sink needs."""
+    def report_unusable(self, connection: Connection, port: SendPort) -> StateError | None:
+        """Report, log and return the error if Spark lacks a jar that a sink needs, even if no message waits for it."""
+        report = self._reports.get(port.port_id)
         try:
             if isinstance(port.adapter, SinkDefinition):
                 self._writer.check(port.adapter)
         except StateError as error:
-            return error
-        return None
-
-    def report_unusable(self, connection: Connection, port: SendPort) -> None:
-        """Report and log that Spark lacks a jar that a sink needs, even if no message waits for the sink."""
-        error = self.find_missing_jar(port)
-        report = self._reports.get(port.port_id)
-        if error is not None:
             _log.error("%s: %s", port.name, error.join_sentences())
             report = self._reports.setdefault(port.port_id, SinkReport(port.port_id))
             report.store_failure(connection, format_reason(error))
-        elif report is not None:
+            return error
+        if report is not None:
             report.store_waiting(connection)
+        return None
 
     def _drain_one(self, connection: Connection, port_id: uuid.UUID, completion: Completion | None) -> Drained | None:
         if completion is None or not completion.is_running:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.intake import receive_all
-from postroom.receiving.numbered_receive_adapter import Scan
+from postroom.receiving.intake import LastScan
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation
 from tests.support.box import Box
-from tests.support.waiting import wait_until
 
 ORDER = b'{"region": "EU"}'
 Claimed = Callable[[], list[FileClaim]]
@@ -64,29 +60,19 @@ def test_a_file_that_is_published_during_a_pause_is_removed_after_it(
     assert box.queued() == {"Everything": 1}
 
 
-def test_a_run_with_once_waits_for_the_end_of_the_pause(watched: WatchedLocation, box: Box, pause: FilePause) -> None:
+def test_a_run_with_once_waits_for_the_end_of_the_pause(
+    watched: WatchedLocation, location: ReceiveLocation, pause: FilePause
+) -> None:
     (watched.folder / "a.json").write_bytes(ORDER)
     watched.claimer.scan()
     watched.clock.move(3)
+    now = [0.0]
+    last_scan = LastScan(location, monotonic=lambda: now[0])
     pause.acquire()
-    paused_scans = []
-    scan = watched.claimer.scan
-
-    def count_scans() -> Scan:
-        result = scan()
-        paused_scans.append(result.paused)
-        return result
-
-    with ThreadPoolExecutor() as threads:
-        run = threads.submit(
-            receive_all,
-            count_scans,
-            lambda: watched.receive(),
-            next_scan_in=watched.claimer.next_scan_in,
-            settle=timedelta(),
-            stopping=threading.Event(),
-        )
-        wait_until(lambda: sum(paused_scans) >= 2, what="paused scans")
-        pause.release()
-        assert run.result()
-    assert box.queued() == {"Everything": 1}
+    for _ in range(2):
+        assert not last_scan.is_last(watched.claimer.scan(), is_drained=True)
+        now[0] += 60.0
+    pause.release()
+    scan = watched.claimer.scan()
+    assert scan.claimed == 1
+    assert last_scan.is_last(scan, is_drained=True)

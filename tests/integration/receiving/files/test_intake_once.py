@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from postroom import Schedule
 from postroom.clock import system_clock
+from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.operations.ports import receive_locations as locations
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.intake import receive_all, select_location_to_serve
+from postroom.receiving.intake import LastScan, is_drained, select_location_to_serve
+from postroom.receiving.numbered_receive_adapter import Scan
 from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.receiving.files.conftest import MakeClaimer, WatchedLocation
 from tests.support.box import Box
@@ -31,14 +31,18 @@ def put(folder: Path, count: int) -> None:
         (folder / f"{number}.json").write_bytes(ORDER)
 
 
-def receive_settled(claimer: FileClaimer, publish: Callable[[], object]) -> bool:
-    return receive_all(
-        claimer.scan,
-        publish,
-        next_scan_in=claimer.next_scan_in,
-        settle=timedelta(),
-        stopping=threading.Event(),
-    )
+def receive_settled(
+    connection: Connection, location: ReceiveLocation, claimer: FileClaimer, publish: Callable[[], object]
+) -> None:
+    """Publish after each scan, until a single run has claimed everything."""
+    now = [0.0]
+    last_scan = LastScan(location, monotonic=lambda: now[0])
+    is_last = False
+    while not is_last:
+        was_drained = is_drained(connection, location)
+        is_last = last_scan.is_last(claimer.scan(), is_drained=was_drained)
+        publish()
+        now[0] += 0.1
 
 
 @pytest.fixture
@@ -49,7 +53,7 @@ def unsettled(location: ReceiveLocation) -> ReceiveLocation:
 
 @pytest.fixture
 def receive_in_rounds(
-    unsettled: ReceiveLocation, make_claimer: MakeClaimer, task: SparkReceiveTask, claimed: Claimed
+    box: Box, unsettled: ReceiveLocation, make_claimer: MakeClaimer, task: SparkReceiveTask, claimed: Claimed
 ) -> Callable[[], list[int]]:
     """Receive all files, at most five at once, and return how many each round has received."""
 
@@ -60,7 +64,7 @@ def receive_in_rounds(
         def publish() -> None:
             rounds.append(len(task.receive(claimed())))
 
-        assert receive_settled(claimer, publish)
+        receive_settled(box.connection, unsettled, claimer, publish)
         return rounds
 
     return receive
@@ -106,21 +110,28 @@ def test_the_next_run_retries_quarantined_files_and_deletes_claims_of_missing_fi
     next(first.private_folder.iterdir()).unlink()
     first.release()
     again = make_claimer(unsettled)
-    assert receive_settled(again, lambda: task.receive(claimed()))
+    receive_settled(box.connection, unsettled, again, lambda: task.receive(claimed()))
     assert box.queued() == {"Everything": 2}
     assert box.count("file claims") == 0
 
 
-def test_it_ends_if_claimed_files_cannot_be_published(
-    box: Box, folder: Path, unsettled: ReceiveLocation, make_claimer: MakeClaimer
-) -> None:
-    put(folder, 7)
-    rounds: list[None] = []
-    claimer = make_claimer(unsettled, max_outstanding=5)
-    assert receive_settled(claimer, lambda: rounds.append(None))
-    assert len(rounds) == 1
-    assert not receive_settled(make_claimer(unsettled), rounds.clear)
-    assert rounds, "another process serves the location"
+@pytest.mark.parametrize("rest", [Scan(active=True, settling=1), Scan(active=True, more=True)])
+def test_it_leaves_files_that_do_not_settle_or_cannot_be_claimed(unsettled: ReceiveLocation, rest: Scan) -> None:
+    now = [0.0]
+    last_scan = LastScan(unsettled, monotonic=lambda: now[0])
+    assert not last_scan.is_last(rest, is_drained=True)
+    now[0] = 2.0
+    assert last_scan.is_last(rest, is_drained=True)
+
+
+def test_it_waits_while_more_can_be_claimed_later(unsettled: ReceiveLocation) -> None:
+    now = [0.0]
+    last_scan = LastScan(unsettled, monotonic=lambda: now[0])
+    paused, full = Scan(active=True, paused=True), Scan(active=True, more=True)
+    for scan, is_empty in ((paused, True), (full, False), (Scan(active=True, more=True, claimed=1), True)):
+        assert not last_scan.is_last(scan, is_drained=is_empty)
+        now[0] += 2.0
+    assert last_scan.is_last(Scan(active=True, claimed=1), is_drained=True)
 
 
 def test_a_backlog_is_not_listed_without_capacity(

@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 import uuid
-import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from postroom.adapters import SparkSink
-from postroom.agent.routing.table import RoutingTable
-from postroom.errors import StateError, Unavailable
+from postroom.adapters import Committed, Incoming, SparkSink
+from postroom.errors import MessageBoxUnavailable, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.coordination.notifications import receive_notifications
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport
+from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.monitoring.metrics import format_metrics
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.location_runner import Running
+from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter, Scan
 from postroom.receiving.task import MILLISECONDS
 from postroom.spark import pipeline_process
 from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.bulk.progress import BulkMeter, BulkProgress
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
-from postroom.spark.pipeline_once import PipelineOnce
 from postroom.spark.pipeline_process import PipelineProcess, collect_pipeline_metrics
 from postroom.spark.receive import running_location
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC
-from postroom.spark.worker import close_worker, get_worker
 from tests.support.box import Box
 from tests.support.bulk_location import add_bulk_location
 from tests.support.file_location import add_file_location
@@ -366,39 +362,83 @@ def test_the_end_of_the_process_does_not_wait_for_a_location_that_drains(
     assert process._counts["published"] == 1
 
 
+@pytest.fixture
+def single_run(box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineProcess:
+    """Return a single run without Spark."""
+    monkeypatch.setattr(pipeline_process, "has_died", lambda *_, **__: False)
+    return PipelineProcess(NO_SESSION, box.host(), login=login, home=tmp_path, once=True)
+
+
+class EmptySource(NumberedReceiveAdapter):
+    """A source that has nothing."""
+
+    def scan(self) -> Scan:
+        return Scan(active=True)
+
+    def read(self, interchange_ids: Sequence[uuid.UUID]) -> Sequence[Incoming]:
+        return ()
+
+    def clean_up(self, committed: Sequence[Committed]) -> None:
+        pass
+
+
 def test_once_reports_quarantined_files(
-    box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    box: Box, tmp_path: Path, single_run: PipelineProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = add_file_location(box, tmp_path / "in")
+    monkeypatch.setattr(
+        RunningLocation, "_make_adapter", lambda self, connection, **_: EmptySource(connection, self.location)
+    )
     claim = FileClaim(interchange_id=uuid.uuid4(), name="a.json", path=tmp_path / "x~a.json", size=1, modified_ns=1)
     file_claims.insert_file_claims(
         box.connection, location.location_id, [(claim.interchange_id, claim.name, claim.path)]
     )
-    process = PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path)
-    monkeypatch.setattr(process, "_receive_all", lambda *_: None)
-    assert process.run(threading.Event()).total() == 0
     file_claims.store_problem(
         box.connection, claim, FileClaimState.FAILED, file_claims.format_problem(claim, "It is broken.")
     )
     with pytest.raises(StateError) as reported:
-        process.run(threading.Event())
+        single_run.run(threading.Event())
     assert reported.value.what == "drop: 1 quarantined: a.json."
     assert reported.value.why.startswith("a.json could not be received: It is broken. It is kept as ")
 
 
-def test_a_run_that_is_stopped_early_raises(box: Box, login: Login, tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_early_raises(box: Box, tmp_path: Path, single_run: PipelineProcess) -> None:
     add_file_location(box, tmp_path / "in")
     stopping = threading.Event()
     stopping.set()
     with pytest.raises(Unavailable, match="stopped before it was finished"):
-        PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(stopping)
+        single_run.run(stopping)
+
+
+def test_once_reports_a_location_that_another_process_serves(
+    box: Box, login: Login, tmp_path: Path, single_run: PipelineProcess
+) -> None:
+    location = add_file_location(box, tmp_path / "in")
+    with login.connect("other") as connection:
+        assert LocationLock(connection, location.location_id).acquire()
+        with pytest.raises(StateError, match="drop is served by another process"):
+            single_run.run(threading.Event())
+
+
+def test_once_ends_with_an_error_if_the_messagebox_does_not_answer(
+    box: Box, tmp_path: Path, single_run: PipelineProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_file_location(box, tmp_path / "in")
+    lost = MessageBoxUnavailable("The MessageBox does not answer any more.")
+
+    def lose(*_: object, **__: object) -> NoReturn:
+        raise lost
+
+    monkeypatch.setattr(pipeline_process, "select_locations_to_serve", lose)
+    with pytest.raises(MessageBoxUnavailable):
+        single_run.run(threading.Event())
 
 
 def test_a_bulk_location_reports_all_rows_that_its_jobs_have_counted(box: Box, login: Login, tmp_path: Path) -> None:
     location = add_bulk_location(box, tmp_path / "in")
     running = RunningBulkLocation(NO_SESSION, location, login=login, home=tmp_path)
     seen = BulkProgress(location="bulk", rows=90, bad=0, rate=5.0, files_left=1, bytes_left=7, bytes_total=70)
-    running._last_progress, running._files.is_busy = seen, True
+    running.last_progress, running._files.is_busy = seen, True
     assert (running.get_progress().rows, running.get_progress().remaining) == (90, 7)
     # The last part of the file was not in any progress.
     running._files.counts["published"] = 100
@@ -406,48 +446,37 @@ def test_a_bulk_location_reports_all_rows_that_its_jobs_have_counted(box: Box, l
     assert (running.get_progress().rows, running.get_progress().remaining) == (100, 0)
 
 
-def test_once_reports_its_progress(box: Box, login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_reports_its_progress(
+    box: Box, tmp_path: Path, single_run: PipelineProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The sinks are reported as waiting."""
     add_bulk_location(box, tmp_path / "in")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_bytes(b"1,EU,1.5,1\n")
     add_sink(box, SparkSink("parquet", "lake"))
     seen = BulkProgress(location="bulk", rows=90, bad=3, rate=5.4, files_left=1, bytes_left=7, bytes_total=70)
     shown: list[LocationListing] = []
+    watched: list[BulkProgress] = []
 
     def receive(files: BulkFiles, connection: Connection) -> bool:
+        if shown or box.count("file claims") == 0:
+            return False
         files.is_busy = True
         wait_until(lambda: list_locations(box.connection)[0].remaining, what="a reading")
         shown.extend(list_locations(box.connection))
         assert [sink.state for sink in list_sinks(box.connection)] == ["waiting"]
         files.counts.update(published=100, suspended=3)
         files.is_busy = False
-        return False
-
-    store = LocationReport.store
-
-    def store_at_once(_: LocationReport, connection: Connection, progress: LocationProgress) -> None:
-        store(LocationReport(), connection, progress)  # a new one reports at once
-        if progress.rows == 100:
-            shown.extend(list_locations(box.connection))
+        wait_until(lambda: list_locations(box.connection)[0].published == 100, what="the end of the job")
+        shown.extend(list_locations(box.connection))
+        box.connection.execute("DELETE FROM messagebox.file_claims")
+        return True
 
     monkeypatch.setattr(BulkFiles, "receive", receive)
     monkeypatch.setattr(BulkMeter, "read", lambda *_: seen)
-    monkeypatch.setattr(LocationReport, "store", store_at_once)
-    PipelineOnce(NO_SESSION, box.host(), login=login, home=tmp_path).run(threading.Event())
+    single_run._watcher = lambda bulk, written: watched.extend(bulk)
+    single_run.run(threading.Event())
     reported = [(entry.state, entry.published, entry.rate, entry.remaining) for entry in shown]
     assert reported == [("receiving", 87, 5, 7), ("receiving", 100, 0, 0)]
+    assert set(watched) == {seen}
     assert box.count("running locations") == 0
-
-
-def test_a_worker_that_reconnects_releases_its_old_routing_table(box: Box, login: Login) -> None:
-    before = get_worker(login)
-    routing = RoutingTable()
-    routing.itself = routing  # type: ignore[attr-defined]
-    gc.freeze()  # as a worker freezes everything that the first connection has created
-    left = weakref.ref(routing)
-    del routing
-    before.connection.close()
-    try:
-        assert get_worker(login) is not before
-        assert left() is None
-    finally:
-        close_worker(login)

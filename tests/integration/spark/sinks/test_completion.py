@@ -16,7 +16,16 @@ from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue
 from tests.support.box import Box
-from tests.support.sinks import Killed, add_sink, drain_batch, make_drain, publish, read_lake, read_port_id
+from tests.support.sinks import (
+    Killed,
+    add_sink,
+    drain_batch,
+    drain_waiting,
+    make_drain,
+    publish,
+    read_lake,
+    read_port_id,
+)
 
 _WAIT_SECONDS = 30.0
 
@@ -54,8 +63,7 @@ def test_a_full_batch_is_completed_while_the_next_one_is_written(
             next_batch.set()
 
     monkeypatch.setattr(SinkQueue, "complete", complete_later)
-    drained = make_drain(box, tmp_path, at).drain_waiting(host, read_port_id(box), threading.Event())
-    assert (drained.messages, drained.written) == (3, 3)
+    assert drain_waiting(make_drain(box, tmp_path, at), host, read_port_id(box)) == 3
     assert read_ids(tmp_path) == Counter(ids)
     assert box.count("sink batches") == box.count("queued") == 0
     assert check(box.connection) == []
@@ -72,7 +80,7 @@ def test_the_next_process_completes_a_written_batch_without_writing_it(
     with monkeypatch.context() as patch:
         patch.setattr(SinkQueue, "complete", die)
         with pytest.raises(Killed):
-            make_drain(box, tmp_path).drain_waiting(host, read_port_id(box), threading.Event())
+            drain_waiting(make_drain(box, tmp_path), host, read_port_id(box))
     assert box.count("queued") == 2
     assert SinkQueue("Default").find_waiting_ports(box.connection) == {read_port_id(box)}
     steps: list[str] = []
@@ -95,8 +103,8 @@ def test_a_batch_that_could_not_be_completed_is_completed_later(
     with monkeypatch.context() as patch:
         patch.setattr(SinkQueue, "complete", fail)
         with pytest.raises(Unavailable):
-            drain.drain_waiting(host, read_port_id(box), threading.Event())
-    assert drain.drain_waiting(host, read_port_id(box), threading.Event()).messages == 0
+            drain_waiting(drain, host, read_port_id(box))
+    assert drain_waiting(drain, host, read_port_id(box)) == 0
     assert read_ids(tmp_path) == Counter(ids)
     assert box.count("sink batches") == box.count("queued") == 0
 

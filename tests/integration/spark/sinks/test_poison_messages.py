@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -32,7 +31,16 @@ from postroom.spark.worker import GRACE
 from tests.integration.spark.sinks.test_steps import make_sink, read_ids
 from tests.support import changes as instance_changes
 from tests.support.box import Box
-from tests.support.sinks import InProcessWriter, Killed, add_sink, drain_batch, make_drain, publish, read_port_id
+from tests.support.sinks import (
+    InProcessWriter,
+    Killed,
+    add_sink,
+    drain_batch,
+    drain_waiting,
+    make_drain,
+    publish,
+    read_port_id,
+)
 
 FailWith = Callable[[BaseException | None], None]
 
@@ -169,7 +177,7 @@ def test_several_poison_messages_are_found_without_using_up_retries(
     sink = SparkSink("parquet", "lake")
     add_sink(box, sink, retry_count=0)
     first, _, middle, _, last = publish(box, b"a", b"poison", b"b", b"poison", b"c")
-    count = make_drain(box, tmp_path).drain_waiting(box.connection, read_port_id(box), threading.Event()).written
+    count = drain_waiting(make_drain(box, tmp_path), box.connection, read_port_id(box))
     found = [code for code, _ in box.suspended()]
     if at_most > 1:
         assert (count, found) == (3, ["DELIVERY_REFUSED"] * 2)

@@ -13,18 +13,17 @@ from typing import Any
 import pytest
 
 from postroom.adapters import SinkDefinition, SparkSink
-from postroom.errors import PostroomError, StateError, Unavailable
+from postroom.errors import StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.streams.sink_batches import SINK_LOCK, SinkBatch, to_lock_number
 from postroom.processes.backoff import Backoff
 from postroom.spark.sinks import running_sinks
-from postroom.spark.sinks.drain import SinkWritten
 from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.spark.sinks.task import SinkTask
 from postroom.spark.sinks.writer import SparkWriter
 from tests.support.box import Box
-from tests.support.sinks import InProcessWriter, add_sink, publish, read_lake, read_port_id
+from tests.support.sinks import InProcessWriter, add_sink, drain_sinks, publish, read_lake, read_port_id
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -42,14 +41,21 @@ def sinks(box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sinks:
         monkeypatch.setattr(SparkWriter, name, lambda _, *given, name=name: getattr(writer, name)(*given))
     monkeypatch.setattr(SparkWriter, "has_died", lambda _: False)
     for name in ("Bad", "Good"):
-        add_sink(box, SparkSink("parquet", name, interval=0.0), name=name)
+        add_sink(box, SparkSink("parquet", name, interval=0.0, max_messages=2), name=name)
     publish(box, b"1", b"2")
+    return make_sinks(box, tmp_path)
+
+
+def make_sinks(box: Box, home: Path, *, once: bool = False) -> Sinks:
     session: Any = None
-    return Sinks(session, box.host(), login=Login(url=box.url, user=box.host().role_name), home=tmp_path)
+    login = Login(url=box.url, user=box.host().role_name)
+    return Sinks(session, box.host(), login=login, home=home, once=once)
 
 
-def drained(sinks: Sinks, host: Connection) -> list[PostroomError]:
-    return sinks.drain_all(host, threading.Event())
+@pytest.fixture
+def single_run(box: Box, sinks: Sinks, tmp_path: Path) -> Sinks:
+    """Return the two sinks, for a single run."""
+    return make_sinks(box, tmp_path, once=True)
 
 
 def fail_bad(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -64,31 +70,31 @@ def fail_bad(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 
 def test_a_sink_that_cannot_be_written_is_reported(
-    box: Box, host: Connection, sinks: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    box: Box, host: Connection, single_run: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_bad(monkeypatch, Unavailable("The lake is away."))
-    [problem] = drained(sinks, host)
+    [problem] = drain_sinks(single_run, host)
     assert isinstance(problem, StateError)
     assert (problem.what, problem.why) == ("Bad: some messages could not be written.", "The lake is away.")
-    assert (sinks.counts["written"], len(read_lake(tmp_path / "Good")), box.count("scheduled")) == (2, 2, 2)
-    assert drained(sinks, host) == []
+    assert (single_run.counts["written"], len(read_lake(tmp_path / "Good")), box.count("scheduled")) == (2, 2, 2)
+    assert drain_sinks(make_sinks(box, tmp_path, once=True), host) == []
 
 
 def test_an_unexpected_error_does_not_affect_the_other_sinks(
-    box: Box, host: Connection, sinks: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    box: Box, host: Connection, single_run: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is unknown whether the batch was written, so it is kept, and a later run continues it."""
     fail_bad(monkeypatch, RuntimeError("An error occurred while calling o7.save"))
     with monkeypatch.context() as patched:
         patched.setattr(LocalTarget, "abandon", lambda *_: False)
-        [problem] = drained(sinks, host)
+        [problem] = drain_sinks(single_run, host)
     assert isinstance(problem, StateError)
     assert "An error occurred" in problem.why
     assert (len(read_lake(tmp_path / "Good")), box.count("sink batches")) == (2, 1)
 
 
 def test_several_sinks_are_drained_at_the_same_time(
-    host: Connection, sinks: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: Connection, single_run: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both, write = threading.Barrier(2, timeout=PATIENCE), SparkWriter.write
 
@@ -97,35 +103,40 @@ def test_several_sinks_are_drained_at_the_same_time(
         write(self, sink, batch, task)
 
     monkeypatch.setattr(SparkWriter, "write", write_with_the_other)
-    assert drained(sinks, host) == []
-    assert sinks.counts["written"] == 4
+    assert drain_sinks(single_run, host) == []
+    assert single_run.counts["written"] == 4
     assert [len(read_lake(tmp_path / name)) for name in ("Bad", "Good")] == [2, 2]
 
 
-def test_a_single_run_reports_the_written_messages_of_each_sink(host: Connection, sinks: Sinks) -> None:
-    shown: list[SinkWritten] = []
-    assert sinks.drain_all(host, threading.Event(), shown.append) == []
-    for name in ("Bad", "Good"):
-        counts = [progress.messages for progress in shown if progress.sink == name]
-        assert (counts[0], counts[-1]) == (0, 2)
-        assert counts == sorted(counts)
-
-
-def test_no_sink_is_drained_after_spark_has_died(
-    host: Connection, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+def test_messages_that_are_published_meanwhile_are_left_for_the_next_run(
+    box: Box, host: Connection, single_run: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fail_bad(monkeypatch, RuntimeError("Connection refused"))
-    monkeypatch.setattr(SparkWriter, "has_died", lambda _: True)
-    with pytest.raises(RuntimeError, match="Connection refused"):
-        drained(sinks, host)
+    """`pipeline run --once` ends although hosts publish as fast as it writes."""
+    publish(box, b"3")
+    write = SparkWriter.write
+
+    def publish_more(self: SparkWriter, sink: SinkDefinition, batch: SinkBatch, task: SinkTask) -> None:
+        if task.port.name == "Good":
+            publish(box, b"later", b"later")
+        write(self, sink, batch, task)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SparkWriter, "write", publish_more)
+        assert drain_sinks(single_run, host) == []
+    assert single_run.written["Good"] == 4
+    assert box.queued()["Good"] == 3
+    next_run = make_sinks(box, tmp_path, once=True)
+    assert drain_sinks(next_run, host) == []
+    assert next_run.written["Good"] == 3
+    assert drain_sinks(make_sinks(box, tmp_path, once=True), host) == []
 
 
 def test_a_sink_that_another_process_serves_is_reported(
-    box: Box, host: Connection, sinks: Sinks, tmp_path: Path
+    box: Box, host: Connection, single_run: Sinks, tmp_path: Path
 ) -> None:
     with connect(box.url, user=box.host().role_name) as other:
         other.execute("SELECT pg_advisory_lock(%s, %s)", (SINK_LOCK, to_lock_number(read_port_id(box, "Bad"))))
-        [problem] = drained(sinks, host)
+        [problem] = drain_sinks(single_run, host)
     assert isinstance(problem, StateError)
     assert problem.what == "Bad is served by another process."
     assert len(read_lake(tmp_path / "Good")) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from postroom.maps import Xslt
 from postroom.maps.port_maps import PortMaps
 from postroom.maps.running import RunningMaps
 from postroom.message import Message
-from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.streams.sink_batches import to_lock_number
 from postroom.pipelines import Send, components
@@ -95,23 +93,6 @@ def _die_after(complete: Callable[..., int]) -> Callable[..., int]:
         raise Killed("completed")
 
     return completed
-
-
-def test_messages_that_are_published_meanwhile_are_left_for_the_next_run(box: Box, tmp_path: Path) -> None:
-    """`pipeline run --once` ends although hosts publish as fast as it writes."""
-    add_sink(box, SparkSink("parquet", "lake", max_messages=2))
-    publish(box, b"a", b"b", b"c")
-
-    def publish_more(step: str) -> None:
-        if step == "begin":
-            publish(box, b"later", b"later")
-
-    with connect(box.url, user=box.host().role_name) as connection:
-        drain = make_drain(box, tmp_path, publish_more)
-        assert drain.drain_waiting(connection, read_port_id(box), threading.Event()).written == 4
-        assert box.queued() == {"Lake": 3}
-        assert make_drain(box, tmp_path).drain_waiting(connection, read_port_id(box), threading.Event()).written == 3
-        assert drain.drain_waiting(connection, read_port_id(box), threading.Event()).written == 0
 
 
 def _die(*_: object) -> None:

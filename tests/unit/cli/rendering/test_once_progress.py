@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+from types import SimpleNamespace
 
+import pytest
+
+from postroom.cli.rendering import once_progress
 from postroom.cli.rendering.once_progress import show_once_progress
 from postroom.spark.bulk.progress import BulkProgress
-from postroom.spark.sinks.drain import SinkWritten
 
 
 class Terminal(io.StringIO):
@@ -31,7 +34,7 @@ def test_a_terminal_shows_rows_rate_and_size_of_bulk_files() -> None:
     with show_once_progress(screen) as show:
         assert show is not None
         for left in (750_000, 0):
-            show(make_progress(left=left, total=1_000_000))
+            show([make_progress(left=left, total=1_000_000)], {})
     text = read_text(screen)
     assert "nightly" in text
     assert "100%, 1.0 of 1.0 MB, 12,000 rows, 3 bad, 850/s" in text
@@ -44,21 +47,23 @@ def test_a_bar_does_not_go_back_when_more_files_are_found() -> None:
         with show_once_progress(screen) as show:
             assert show is not None
             for left, total in progress:
-                show(make_progress(left=left, total=total))
+                show([make_progress(left=left, total=total)], {})
         shown.append(re.findall(r"(\d+)%", read_text(screen))[-1])
     assert shown == ["50", "50", "75"]
 
 
-def test_a_terminal_shows_the_messages_and_the_rate_of_each_sink() -> None:
+def test_a_terminal_shows_the_messages_and_the_rate_of_each_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(once_progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     screen = Terminal()
     with show_once_progress(screen) as show:
         assert show is not None
-        show(SinkWritten(sink="Lake", messages=0, rate=0.0))
-        show(SinkWritten(sink="Lake", messages=100_000, rate=25_000.4))
-        show(SinkWritten(sink="Lines", messages=7, rate=1.0))
+        show([], {"Lake": 0})
+        now[0] = 4.0
+        show([], {"Lake": 100_002, "Lines": 7})
     text = read_text(screen)
     assert "Lake" in text
-    assert "100,000 messages, 25,000/s" in text
+    assert "100,002 messages, 25,000/s" in text
     assert "Lines" in text
 
 

@@ -52,6 +52,7 @@ def run(
     """
     import os
     import sys
+    from contextlib import nullcontext
 
     from postroom.cli.rendering.once_progress import show_once_progress
     from postroom.monitoring.logs import LOG_FORMAT_VARIABLE
@@ -72,7 +73,7 @@ def run(
             if not hold:
                 text = f"Starting Spark for the receive locations and sinks of {host}. Press Ctrl-C to stop it."
                 monitoring.report(text)
-            with show_once_progress() as watcher:
+            with show_once_progress() if once else nullcontext() as watcher:
                 counts = run_pipeline(
                     url,
                     host,
