@@ -24,8 +24,7 @@ from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, Connection, get_backend_pid
 from postroom.messagebox.coordination.notifications import (
     CONFIGURATION_CHANNEL,
-    listen,
-    receive_notifications,
+    Listener,
     wake_up_channel,
 )
 from postroom.messagebox.coordination.running_processes import (
@@ -74,7 +73,6 @@ class Registration:
         queues: HostQueues,
         heartbeat: timedelta,
     ) -> None:
-        self._connect = connect
         self._connect_other = connect_other
         self._host = host
         self._queues = queues
@@ -85,14 +83,14 @@ class Registration:
         self.on_configuration_change: Callable[[], None] = lambda: None
         #: Called after the instance was declared dead and is registered again. Its waiting requests were removed.
         self.on_declared_dead: Callable[[], None] = lambda: None
-        self._channels = {
+        channels = {
             wake_up_channel(host.name): self.wake,
             CONFIGURATION_CHANNEL: lambda: self.on_configuration_change(),
         }
+        self._listener = Listener(connect, channels, prepare=self._acquire_lock)
         self._pausing = threading.Lock()
         #: True while an operator has stopped the host. Set before the loop starts, then by ``set_stopped``.
         self.is_stopped = False
-        self._connection: Connection | None = None
         self._session = 0
         self._heartbeat_at = 0.0
         self._interrupt_reader, self._interrupt_writer = -1, -1
@@ -104,22 +102,14 @@ class Registration:
     @property
     def has_lock(self) -> bool:
         """True if the instance has its lock, and the MessageBox has confirmed it a moment ago."""
-        return self._connection is not None and time.monotonic() < self._heartbeat_at + _CONFIRMED_SECONDS
+        return self._listener.connection is not None and time.monotonic() < self._heartbeat_at + _CONFIRMED_SECONDS
 
     def register(self) -> int:
         """Insert the row and acquire the lock. Return the number of the instance.
 
         Raise Unavailable if a session lock would not last on this connection.
         """
-        connection = self._connect()
-        try:
-            with self._connect_other() as other:
-                check_own_session(connection, other)
-            self.host_instance = register_process(connection, self._host.host_id, ProcessKind.HOST)
-            self._listen(connection)
-        except BaseException:
-            connection.close()
-            raise
+        self._listener.get()
         self._interrupt_reader, self._interrupt_writer = os.pipe()
         return self.host_instance
 
@@ -127,32 +117,30 @@ class Registration:
         """Release all claims of the instance, and delete its row."""
         os.close(self._interrupt_reader)
         os.close(self._interrupt_writer)
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(PostroomError), connection:
-                self._queues.release_claims(connection, self.host_instance)
-                deregister_process(connection, self.host_instance)
+        if self._listener.connection is not None:
+            with suppress(PostroomError):
+                self._queues.release_claims(self._listener.connection, self.host_instance)
+                deregister_process(self._listener.connection, self.host_instance)
+            self._listener.close()
 
     def _interrupt(self) -> None:
         os.write(self._interrupt_writer, b"x")
 
     def _step(self) -> float:
-        if self._connection is None:
-            self._register_again()
+        if self._listener.connection is None:
+            self._listener.get()
             self.regained_locks += 1
             with self._pausing:
                 self._unpause(self.subservices)
             self.on_configuration_change()
         try:
-            self._watch(self._connection)
+            self._watch(self._listener.connection)
             return 0.0
         except BaseException:
             with self._pausing:
                 for subservice in self.subservices:
                     subservice.pause()
-                connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+                self._listener.close()
             raise
 
     def _watch(self, connection: Connection | None) -> None:
@@ -163,7 +151,7 @@ class Registration:
         poll.register(self._interrupt_reader, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(max(0.0, self._heartbeat_at - time.monotonic()) * 1000)}
         if connection.fileno() in ready:
-            receive_notifications(connection, self._channels)
+            self._listener.get()
         if time.monotonic() >= self._heartbeat_at:
             check_session(connection, self._session)
             self._heartbeat_at = time.monotonic() + self._heartbeat
@@ -199,28 +187,27 @@ class Registration:
 
     def _unpause(self, subservices: Iterable[PausableService]) -> None:
         """Let subservices work, if the instance has its lock and the host is not stopped. Called under the lock."""
-        if self._connection is not None and not self.is_stopped:
+        if self._listener.connection is not None and not self.is_stopped:
             for subservice in subservices:
                 subservice.unpause()
 
-    def _register_again(self) -> None:
-        connection = self._connect()
-        try:
-            was_dead = register_again(connection, self._host.host_id, self.host_instance, last_session=self._session)
-            unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished_seqs]
-            released = self._queues.release_claims(connection, self.host_instance, unfinished)
-            self._listen(connection)
-        except BaseException:
-            connection.close()
-            raise
+    def _acquire_lock(self, connection: Connection) -> None:
+        """Register the instance, or acquire its lock again."""
+        if self.host_instance:
+            self._register_again(connection)
+        else:
+            with self._connect_other() as other:
+                check_own_session(connection, other)
+            self.host_instance = register_process(connection, self._host.host_id, ProcessKind.HOST)
+        self._session = get_backend_pid(connection)
+
+    def _register_again(self, connection: Connection) -> None:
+        was_dead = register_again(connection, self._host.host_id, self.host_instance, last_session=self._session)
+        unfinished = [seq for subservice in self.subservices for seq in subservice.unfinished_seqs]
+        released = self._queues.release_claims(connection, self.host_instance, unfinished)
         if was_dead:
             self.on_declared_dead()
         _log.info("host instance %d has its lock again; %d messages were released", self.host_instance, released)
-
-    def _listen(self, connection: Connection) -> None:
-        listen(connection, self._channels)
-        self._session = get_backend_pid(connection)
-        self._connection = connection
 
 
 def check_own_session(connection: Connection, other: Connection) -> None:

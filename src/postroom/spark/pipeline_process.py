@@ -18,7 +18,7 @@ from postroom.errors import DefinitionError, PostroomError, Unavailable
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.coordination.heartbeat import keep_alive
-from postroom.messagebox.coordination.notifications import CONFIGURATION_CHANNEL, listen, receive_notifications
+from postroom.messagebox.coordination.notifications import CONFIGURATION_CHANNEL, Listener
 from postroom.messagebox.coordination.running_processes import (
     ProcessKind,
     deregister_process,
@@ -90,9 +90,10 @@ class PipelineProcess:
         self._progress: dict[str, BulkProgress] = {}
         self._counts: Counter[str] = Counter()
         self._load = LoadMetrics(host, partial(login.connect, "metrics"))
-        self._connection: Connection | None = None
+        self._listener = Listener(
+            partial(login.connect, "pipeline"), {CONFIGURATION_CHANNEL: self._note_change}, prepare=self._register
+        )
         self._process_id = 0
-        self._channels = {CONFIGURATION_CHANNEL: self._note_change}
         self._has_changed = True
         #: The configuration that was read last, and its routing version.
         self._locations: list[ReceiveLocation] = []
@@ -138,7 +139,7 @@ class PipelineProcess:
 
     def find_problems(self) -> list[str]:
         """Return the reasons why the process cannot do its work at the moment."""
-        if self._connection is None:
+        if self._listener.connection is None:
             return ["The MessageBox does not answer."]
         problems = list(self._runner.problems.values())
         for running in self._runner.running.copy().values():
@@ -151,11 +152,10 @@ class PipelineProcess:
 
     def _apply_configuration(self) -> None:
         """Start, stop and restart locations as configured. A disabled location receives nothing (ORS-07)."""
-        if self._connection is None and time.monotonic() < self._select_at:
+        if self._listener.connection is None and time.monotonic() < self._select_at:
             return
         try:
-            connection = self._get_connection()
-            receive_notifications(connection, self._channels)
+            connection = self._listener.get()
             if not self._has_changed and time.monotonic() < self._select_at:
                 return
             self._select_at = time.monotonic() + _SELECT_SECONDS
@@ -172,7 +172,7 @@ class PipelineProcess:
             if self._once:
                 raise
             _log.warning("the configuration cannot be read: %s", str(error).strip().replace("\n", " "))
-            self._close_connection()
+            self._listener.close()
             self._select_at = time.monotonic() + _SELECT_SECONDS
             return
         self._report_throttles(load)
@@ -193,21 +193,10 @@ class PipelineProcess:
     def _note_change(self) -> None:
         self._has_changed = True
 
-    def _get_connection(self) -> Connection:
-        """Return the connection that registers this process. A new one registers it before it is used."""
-        if self._connection is None:
-            connection = self._login.connect("pipeline")
-            keep_alive(connection)
-            listen(connection, self._channels)
-            self._process_id = register_process(connection, self._host.host_id, ProcessKind.PIPELINE)
-            self._connection = connection
-            self._has_changed = True  # changes may have been missed
-        return self._connection
-
-    def _close_connection(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()  # which releases the lock of this process
+    def _register(self, connection: Connection) -> None:
+        keep_alive(connection)
+        self._process_id = register_process(connection, self._host.host_id, ProcessKind.PIPELINE)
+        self._note_change()  # changes may have been missed
 
     def _start(self, location: ReceiveLocation) -> RunningLocation:
         running = choose_running_class(location)(
@@ -237,8 +226,9 @@ class PipelineProcess:
         for running in self._runner.running.values():
             starting = sum(location.is_starting for location in self._runner.running.values())
             running.supervise(may_start=starting < _STARTING_AT_ONCE)
-        if self._once and self._connection is not None:
-            self._finish_locations(self._connection)
+        connection = self._listener.connection
+        if self._once and connection is not None:
+            self._finish_locations(connection)
 
     def _finish_locations(self, connection: Connection) -> None:
         """Find the locations of a single run that are received, or cannot be. They are stopped in a moment."""
@@ -258,18 +248,19 @@ class PipelineProcess:
     def _check_sinks(self) -> bool:
         """Start to write what waits. Return False while a sink is written. The sinks of a single run are written after
         all its locations are received."""
-        if self._connection is None:
+        connection = self._listener.connection
+        if connection is None:
             return False
         try:
             if self._once and (self._runner.running or self._runner.stopping):
-                self._sinks.report_served(self._connection)
+                self._sinks.report_served(connection)
                 return False
-            return self._sinks.check(self._connection)
+            return self._sinks.check(connection)
         except Unavailable as error:
             if self._once:
                 raise
             _log.warning("the sinks cannot be read: %s", str(error).strip().replace("\n", " "))
-            self._close_connection()
+            self._listener.close()
             return False
 
     def _report_throttles(self, load: Load | None) -> None:
@@ -293,10 +284,10 @@ class PipelineProcess:
         self._runner.join()
         self._sinks.stop()
         self._load.close()
-        if self._connection is not None:
+        if self._listener.connection is not None:
             with suppress(PostroomError):
-                deregister_process(self._connection, self._process_id)
-            self._close_connection()
+                deregister_process(self._listener.connection, self._process_id)
+            self._listener.close()
 
 
 def choose_running_class(location: ReceiveLocation) -> type[RunningLocation]:

@@ -19,12 +19,7 @@ from pathlib import Path
 from postroom.errors import Unavailable
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.coordination.notifications import (
-    CONFIGURATION_CHANNEL,
-    Channels,
-    listen,
-    receive_notifications,
-)
+from postroom.messagebox.coordination.notifications import CONFIGURATION_CHANNEL, Listener
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.monitoring.logs import LogFormat
 from postroom.monitoring.server import LOOPBACK
@@ -108,7 +103,7 @@ class Supervisor:
         self._children: list[ChildProcess] = []
         self._frozen = FrozenProcesses()
         self._next_host_poll = 0.0
-        self._listening: Connection | None = None
+        self._listener = Listener(self._connect, {CONFIGURATION_CHANNEL: self._poll_hosts_now})
         self._changes = ChangeReport(report, self._report_problem)
 
     @property
@@ -169,35 +164,28 @@ class Supervisor:
     def _add_children(self) -> None:
         """Add the processes of hosts, and of their first locations and sinks, that were applied in the meantime."""
         try:
-            if self._listening is not None:
-                receive_notifications(self._listening, self._channels)
+            if self._listener.connection is None and time.monotonic() < self._next_host_poll:
+                return
+            connection = self._listener.get()
             if time.monotonic() < self._next_host_poll:
                 return
             self._next_host_poll = time.monotonic() + _POLL_HOSTS_SECONDS
-            if self._listening is None:
-                self._listening = connect(self.url, application_name="postroom up")
-                listen(self._listening, self._channels)
             known = {child.name.lower() for child in self._children}
-            for child in self._read_children():
+            for child in self._read_children(connection):
                 if child.name.lower() not in known:
                     self._add(child)
         except Unavailable as error:
             self._report_problem(f"The MessageBox does not answer: {str(error).splitlines()[0]}")
             # A lost connection is replaced at once, because a change may have been missed.
-            self._next_host_poll = 0.0 if self._listening is not None else time.monotonic() + _RETRY_SECONDS
-            self._stop_listening()
+            was_connected = self._listener.connection is not None
+            self._next_host_poll = 0.0 if was_connected else time.monotonic() + _RETRY_SECONDS
+            self._listener.close()
 
-    @property
-    def _channels(self) -> Channels:
-        return {CONFIGURATION_CHANNEL: self._poll_hosts_now}
+    def _connect(self) -> Connection:
+        return connect(self.url, application_name="postroom up")
 
     def _poll_hosts_now(self) -> None:
         self._next_host_poll = 0.0
-
-    def _stop_listening(self) -> None:
-        if self._listening is not None:
-            self._listening.close()
-        self._listening = None
 
     def _add(self, child: ChildProcess) -> None:
         if self._monitoring.metrics_port is not None:
@@ -205,13 +193,12 @@ class Supervisor:
         child.command = [*child.command, *self._monitoring.as_arguments(child.metrics_port)]
         self._children.append(child)
 
-    def _read_children(self) -> list[ChildProcess]:
-        with connect(self.url, application_name="postroom up") as connection:
-            known = read_hosts(connection)
-            on_spark = {
-                location.host_id for location in read_receive_locations(connection) if location.is_received_on_spark
-            }
-            on_spark |= {port.host_id for port in read_send_ports(connection) if port.is_sink}
+    def _read_children(self, connection: Connection) -> list[ChildProcess]:
+        known = read_hosts(connection)
+        on_spark = {
+            location.host_id for location in read_receive_locations(connection) if location.is_received_on_spark
+        }
+        on_spark |= {port.host_id for port in read_send_ports(connection) if port.is_sink}
         children = [self._build_child("host", host.name) for host in known]
         return children + [self._build_child("pipeline", host.name) for host in known if host.host_id in on_spark]
 
@@ -254,7 +241,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop all processes in order."""
-        self._stop_listening()
+        self._listener.close()
         # Pipelines first: the hosts can still deliver what the pipelines publish until they end.
         for kind in ("pipeline", "host"):
             stopping = [child for child in self._children if child.name.startswith(kind)]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from postroom.message import Message
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import (
     ProcessKind,
     read_code_problems,
@@ -19,6 +19,7 @@ from postroom.messagebox.streams.location_progress import LocationProgress, Loca
 from postroom.operations.ports.receive_locations import describe_running_locations
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.up.change_report import ChangeReport
+from postroom.up.child_process import ChildProcess
 from postroom.up.supervisor import Supervisor
 from tests.support.box import Box, Region
 from tests.support.file_location import add_file_location
@@ -28,7 +29,7 @@ from tests.support.orchestrations import ECHO, apply_orchestrations
 class ReportingSupervisor(Supervisor):
     """A supervisor that starts no processes. Its reports come from the database."""
 
-    def _read_children(self):  # type: ignore[no-untyped-def]
+    def _read_children(self, connection: Connection) -> list[ChildProcess]:
         return []
 
 

@@ -14,6 +14,7 @@ import pytest
 from postroom import BTS, Application, adapters, pipelines
 from postroom.application.definition import ApplicationDefinition
 from postroom.errors import StateError
+from postroom.messagebox.connection import Connection
 from postroom.operations.hosts import add_host
 from postroom.spark.settings import has_bulk_settings
 from postroom.up import deploy_and_supervise as up
@@ -45,7 +46,7 @@ class HoldingSupervisor(Supervisor):
         child.command = [sys.executable, "-c", _HELD]
         return child
 
-    def _read_children(self) -> list[Any]:
+    def _read_children(self, connection: Connection) -> list[Any]:
         return []
 
 
@@ -167,7 +168,7 @@ def test_a_new_host_is_started_when_the_configuration_changes(box: Box, tmp_path
         supervisor._next_host_poll = time.monotonic() + 10 * PATIENCE
         add_host(box.connection, "Partner")
         wait_until(lambda: "host Partner" in supervisor.pids(), what="the new host")
-        wait_until(lambda: supervisor._listening is not None)
+        wait_until(lambda: supervisor._listener.connection is not None)
         box.connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE application_name = 'postroom up' AND datname = current_database()"

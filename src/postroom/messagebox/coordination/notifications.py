@@ -1,11 +1,9 @@
 """Notifications of PostgreSQL to running processes: a change of the configuration, or new messages for a host.
 
-    channels = {CONFIGURATION_CHANNEL: on_change}
-    listen(connection, channels)                         # before the configuration is read
-    receive_notifications(connection, channels)          # again and again; it does not wait
+    listener = Listener(connect, {CONFIGURATION_CHANNEL: on_change})
+    connection = listener.get()                          # again and again; it does not wait for notifications
 
-Every change of the configuration notifies all processes at its commit (change_routing). A process that lost its
-connection listens again on a new one, and then reads the configuration again.
+Every change of the configuration notifies all processes at its commit (change_routing).
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from postroom.errors import PostroomError
-from postroom.messagebox.connection import Connection
+from postroom.messagebox.connection import Connect, Connection
 from postroom.messagebox.postgres_errors import translate_errors
 
 #: All processes are notified here after a change of the configuration.
@@ -37,12 +35,48 @@ _deferred: ContextVar[set[str] | None] = ContextVar("deferred_wake_ups", default
 Channels = Mapping[str, Callable[[], None]]
 
 
-def listen(connection: Connection, channels: Channels) -> None:
-    """Listen on these channels for the rest of the session."""
-    # Without a handler, notifications that arrive with the answer to a statement would stay in the driver's buffer.
-    connection.add_notify_handler(lambda notification: channels[notification.channel]())
-    for channel in channels:
-        listen_on(connection, channel)
+class Listener:
+    """A connection that listens on channels. It is opened when it is needed, and again after it was closed.
+
+    ``prepare`` is called with each new connection, which may have missed notifications. The configuration is read after
+    that. If anything fails, the caller closes the listener, and tries again later. Used by one thread."""
+
+    def __init__(
+        self, connect: Connect, channels: Channels, *, prepare: Callable[[Connection], None] = lambda connection: None
+    ) -> None:
+        self._connect = connect
+        self._channels = channels
+        self._prepare = prepare
+        #: None while it is closed.
+        self.connection: Connection | None = None
+
+    def get(self) -> Connection:
+        """Return the connection, after the notifications that have arrived are handled. Raise Unavailable if it is lost
+        or cannot be opened."""
+        if self.connection is None:
+            connection = self._connect()
+            try:
+                self._prepare(connection)
+                self._listen(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self.connection = connection
+        else:
+            _receive_notifications(self.connection, self._channels)
+        return self.connection
+
+    def close(self) -> None:
+        """Close the connection. The locks of its session are released."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def _listen(self, connection: Connection) -> None:
+        # Without a handler, notifications that arrive with the answer to a statement would stay in the driver's buffer.
+        connection.add_notify_handler(lambda notification: self._channels[notification.channel]())
+        for channel in self._channels:
+            listen_on(connection, channel)
 
 
 def listen_on(connection: Connection, channel: str) -> None:
@@ -50,7 +84,7 @@ def listen_on(connection: Connection, channel: str) -> None:
     connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
 
 
-def receive_notifications(connection: Connection, channels: Channels) -> None:
+def _receive_notifications(connection: Connection, channels: Channels) -> None:
     """Handle the notifications that have arrived. Do not wait for any. Raise Unavailable if the connection is lost."""
     received = []
     with translate_errors(), connection.lock:

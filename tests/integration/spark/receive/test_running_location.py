@@ -16,7 +16,6 @@ import pytest
 from postroom.adapters import Committed, Incoming, SparkSink
 from postroom.errors import MessageBoxUnavailable, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.coordination.notifications import receive_notifications
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
@@ -264,8 +263,7 @@ def change_configuration(box: Box, process: PipelineProcess, name: str | None = 
         box.set_locations(name, **columns)
 
     def is_notified() -> bool:
-        assert process._connection is not None
-        receive_notifications(process._connection, process._channels)
+        process._listener.get()
         return process._has_changed
 
     wait_until(is_notified, what="the notification")
@@ -343,8 +341,7 @@ def test_a_change_is_taken_after_its_notification(
     wait_until(lambda: turn() == 1, what="the notification")
     add_file_location(box, tmp_path / "two", name="two")
     monkeypatch.setattr(pipeline_process, "_SELECT_SECONDS", 0.0)
-    assert process._connection is not None
-    process._connection.close()
+    process._listener.get().close()
     wait_until(lambda: turn() == 2, what="the new connection")
     process._stop_all()
 
