@@ -183,10 +183,13 @@ class InstanceLoop(asyncio.AbstractEventLoop):
     def find_place(self) -> str:
         """Return the file and the line of the orchestration that runs now. For a task that runs a coroutine of
         Postroom, such as a ``delay`` in ``listen``, it is where the task was created."""
+        return mark_place(self._find_unmarked_place())
+
+    def _find_unmarked_place(self) -> str:
         if (place := find_place(boundary=InstanceLoop.run_until_waiting.__code__)) is not None:
-            return mark_place(place)
+            return place
         task = asyncio.current_task(self)
-        return mark_place(self.tasks[task][1]) if task in self.tasks else ""
+        return self.tasks[task][1] if task in self.tasks else ""
 
     def discard_callbacks(self) -> None:
         """Let nothing run after the callback that runs now."""
@@ -246,7 +249,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         self._last_hash += 1
         task: asyncio.Task[Any] = InstanceTask(coro, hash_value=self._last_hash, loop=self, name=name, context=context)
         # The first task is the orchestration itself.
-        self.tasks[task] = (context, self.find_place() if self.tasks else "")
+        self.tasks[task] = (context, self._find_unmarked_place() if self.tasks else "")
         return task
 
     def is_running(self) -> bool:

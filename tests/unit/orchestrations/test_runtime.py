@@ -203,6 +203,20 @@ def test_compensations_that_wait_are_stored_and_the_exception_can_be_handled_lat
     assert raised.value.why.startswith("A scope has failed and was compensated, so its body has to fail again")
 
 
+def test_the_place_of_a_task_of_a_compensation_is_marked_once() -> None:
+    async def wait_twice() -> None:
+        await asyncio.gather(orchestrations.delay(1), orchestrations.delay(2))
+
+    async def book(order: Message) -> None:
+        async with orchestrations.scope() as trip:
+            trip.compensate_with(wait_twice)
+            raise ValueError("no room")
+
+    journal = testing.start(declare(book), message("order")).save_journal()
+    places = [command["place"] for command in journal.turns[0]["commands"]]
+    assert [place.split(", ")[1:] for place in places] == [["compensation"], ["compensation"]]
+
+
 @pytest.mark.parametrize(("ack_type", "result"), [(None, b"answer"), ("NACK", b"no route")])
 def test_a_request_waits_for_its_own_response(crashes: bool, ack_type: str | None, result: bytes) -> None:
     async def ask(order: Message) -> None:
