@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from postroom.message import Message
+from postroom.orchestrations.correlation import CALLER, DirectPort
 from postroom.orchestrations.definition import Orchestration
-from postroom.orchestrations.direct_ports import CALLER, DirectPort
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
 from postroom.orchestrations.driver import replay as replay_turns
 from postroom.orchestrations.execution import Execution

@@ -35,15 +35,16 @@ from postroom.orchestrations.actions import (
     suspend,
     terminate,
 )
-from postroom.orchestrations.correlation import Correlation, CorrelationSet
-from postroom.orchestrations.definition import JournalLimits, Orchestration
-from postroom.orchestrations.direct_ports import (
+from postroom.orchestrations.correlation import (
+    Correlation,
+    CorrelationSet,
     DirectPort,
     PartnerPort,
     SelfCorrelatingPort,
     open_port,
     reply_port,
 )
+from postroom.orchestrations.definition import JournalLimits, Orchestration
 from postroom.orchestrations.failures import JournalFull, JournalMismatch, NotAwaited, StepFailed
 from postroom.orchestrations.scopes import Scope, scope
 

@@ -17,12 +17,11 @@ from postroom.correlation_tokens import add_token, build_response_filter
 from postroom.errors import BadValue, DeliveryFailure, StateError
 from postroom.message import Message
 from postroom.orchestrations.argument_digests import digest_call
+from postroom.orchestrations.correlation import DirectPort, SelfCorrelatingPort, remove_address
 from postroom.orchestrations.definition import Orchestration
-from postroom.orchestrations.direct_ports import DirectPort, SelfCorrelatingPort, remove_address
 from postroom.orchestrations.execution import CONVOY, Execution, get_execution, operation
 from postroom.orchestrations.failures import StepFailed
-from postroom.orchestrations.journal import Send
-from postroom.orchestrations.recorded_values import decode_value, encode_value
+from postroom.orchestrations.journal import Send, decode_value, encode_value
 from postroom.system_properties import BTS
 
 _P = ParamSpec("_P")

@@ -35,8 +35,9 @@ from postroom.orchestrations.journal import (
     StepEnded,
     TimerFired,
     Turn,
+    decode_value,
+    encode_value,
 )
-from postroom.orchestrations.recorded_values import decode_value, encode_value
 from postroom.processes.time_limit import TimedCall, TimedOut, call_each_with_timeout
 
 #: The number of turns that are stored together at most.

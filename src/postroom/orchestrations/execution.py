@@ -50,8 +50,8 @@ from postroom.orchestrations.journal import (
     TimerFired,
     measure_message,
     measure_turn,
+    measure_value,
 )
-from postroom.orchestrations.recorded_values import measure_value
 from postroom.system_properties import ENGINE_PROPERTIES, ENGINE_PROPERTY_HINT, describe_engine_properties
 from postroom.values import Value
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from postroom.errors import BadValue
 from postroom.message import Bytes, Context, Message, Part
-from postroom.orchestrations.journal import Continuation, Turn
-from postroom.orchestrations.recorded_values import from_recorded, to_recorded
+from postroom.orchestrations.journal import Continuation, Turn, from_recorded, to_recorded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,16 +14,14 @@ from contextlib import suppress
 
 from postroom.agent.direct.direct_agent import Outbox
 from postroom.errors import ClaimLost, NotFound, PublishFailed, RoutingFailure, is_environment_error
-from postroom.hosts.orchestrations.instance import ActiveInstance
-from postroom.hosts.orchestrations.session import WorkerSession
+from postroom.hosts.orchestrations.instance import ActiveInstance, WorkerSession
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import JournalEntry
 from postroom.messagebox.subscriptions import SubscribingService
-from postroom.orchestrations.direct_ports import CALLER
+from postroom.orchestrations.correlation import CALLER
 from postroom.orchestrations.driver import Outcome
-from postroom.orchestrations.journal import Correlate, Forget
-from postroom.orchestrations.recorded_values import to_recorded
+from postroom.orchestrations.journal import Correlate, Forget, to_recorded
 from postroom.processes.time_limit import TimedOut
 
 #: The outcome of each instance by id, or the error because of which it cannot be stored.

@@ -13,9 +13,8 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import format_count
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance import LiveInstances
+from postroom.hosts.orchestrations.instance import LiveInstances, WorkerSession
 from postroom.hosts.orchestrations.poller import InstancePoller, InstanceQueue
-from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.hosts.orchestrations.worker import InstanceWorker
 from postroom.messagebox.configuration.hosts import Dequeuing, Host

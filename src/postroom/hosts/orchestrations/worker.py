@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 
 from postroom.errors import ClaimLost, PostroomError, is_environment_error
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.instance import ActiveInstance, LiveInstances
+from postroom.hosts.orchestrations.instance import ActiveInstance, LiveInstances, WorkerSession
 from postroom.hosts.orchestrations.persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.poller import InstanceQueue
-from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.messagebox.orchestrations import ClaimedInstance
 from postroom.orchestrations.code_places import format_traceback

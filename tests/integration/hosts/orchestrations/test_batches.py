@@ -11,9 +11,8 @@ import pytest
 
 from postroom.errors import MessageBoxUnavailable
 from postroom.hosts.orchestrations import worker
-from postroom.hosts.orchestrations.instance import ActiveInstance
+from postroom.hosts.orchestrations.instance import ActiveInstance, WorkerSession
 from postroom.hosts.orchestrations.persistence import Outcomes, persist_together
-from postroom.hosts.orchestrations.session import WorkerSession
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.orchestrations import MESSAGES_AT_A_TIME
