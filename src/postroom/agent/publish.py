@@ -16,24 +16,20 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from psycopg.pq import TransactionStatus
 
-from postroom.agent.idempotency import Units, to_id_array
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, ProcedureMatcher
-from postroom.agent.routing.routes import OrderedRoutes, Routes
+from postroom.agent.routing.routes import OrderedRoutes, RoutedMessages
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import NotAllowed, StaleRouting, TransactionConflict
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.coordination.notifications import OwnHost, WakeUp
 from postroom.messagebox.routing import RoutingLock, lock_routing
-from postroom.messagebox.storage.copy_rows import is_in_fragments, write_references
 
 
 class PublishBatch(ABC):
@@ -179,29 +175,6 @@ class Publisher:
         return IndexMatcher(self._routing.catch_up(connection))
 
 
-class RoutedMessages:
-    """Single messages and their routes. ``units`` has the unit of each message."""
-
-    def __init__(self, messages: Sequence[Message], matches: MatchResult, units: Sequence[uuid.UUID]) -> None:
-        self.messages = messages
-        self.routes = Routes(matches, Units.from_uuids(units).take(matches.rows))
-        self._counts = np.bincount(matches.rows, minlength=len(messages))
-        self.only_references = np.zeros(len(messages), dtype=bool)
-        """For each message, whether its row counts its only reference."""
-
-    def count_in_rows(self, *, suspended: Collection[int]) -> None:
-        """Let the row of each message with one reference count it. The caller writes these rows. Add a reference to
-        each ``suspended`` message, which the logs count: the message is published again when it is resumed."""
-        self.only_references = self._counts == 1
-        self.only_references[list(suspended)] = False
-        self._counts[list(suspended)] += 1
-
-    def write(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
-        """Write queue rows, and the references to messages and parts: one for each route."""
-        self.routes.write(connection, to_id_array([message.message_id for message in self.messages]), ordered)
-        write_message_references(connection, lock, self.messages, self._counts, only_references=self.only_references)
-
-
 class StoredMessageBatch(PublishBatch):
     """One message whose parts are in the MessageBox already. Its instances derive their ids from ``unit``."""
 
@@ -228,26 +201,3 @@ class StoredMessageBatch(PublishBatch):
 
     def write_routes(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
         self.routed.write(connection, lock, ordered)
-
-
-def write_message_references(
-    connection: Connection,
-    lock: RoutingLock,
-    messages: Sequence[Message],
-    counts: npt.NDArray[np.int64],
-    *,
-    only_references: npt.NDArray[np.bool_] | None = None,
-) -> None:
-    """Write ``counts`` references to each message and to each of its parts, except those that their rows count."""
-    logged = counts > 0 if only_references is None else (counts > 0) & ~only_references
-    rows = np.flatnonzero(logged)
-    ids = to_id_array([messages[row].message_id for row in rows.tolist()])
-    write_references(connection, "message", lock.message_log, ids, counts[rows])
-    parts = [
-        (part.part_id, count)
-        for message, count, is_logged in zip(messages, counts.tolist(), logged.tolist(), strict=True)
-        for part in message.parts
-        if is_logged or (count and is_in_fragments(part))
-    ]
-    deltas = np.array([count for _, count in parts], dtype=np.int64)
-    write_references(connection, "part", lock.part_log, to_id_array([part_id for part_id, _ in parts]), deltas)

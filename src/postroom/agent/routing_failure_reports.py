@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from postroom.agent.publish import write_message_references
+from postroom.agent.routing.routes import write_message_references
 from postroom.errors import RoutingFailure
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass

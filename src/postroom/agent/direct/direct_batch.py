@@ -18,10 +18,10 @@ from postroom.agent.acknowledgements import is_acknowledgement
 from postroom.agent.error_messages import has_routing_failure_report, is_suspended_as_non_resumable
 from postroom.agent.idempotency import IdKind, derive_id
 from postroom.agent.originator import PublisherLogin, has_originator, resolve_originator, to_stored_originator
-from postroom.agent.publish import PublishBatch, RoutedMessages, lock_current
+from postroom.agent.publish import PublishBatch, lock_current
 from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
-from postroom.agent.routing.routes import OrderedRoutes
+from postroom.agent.routing.routes import OrderedRoutes, RoutedMessages
 from postroom.agent.routing_failure_reports import RoutingFailureReport, write_suspensions
 from postroom.errors import (
     BadValue,

@@ -1,4 +1,5 @@
-"""The routes of a batch: pairs of a message and a subscriber. They are written as queue rows of the subscribers' hosts.
+"""The routes of a batch: pairs of a message and a subscriber. They are written as queue rows of the subscribers' hosts,
+and as references to the messages and their parts.
 
 A subscriber with ordered delivery gets its messages in the order of their numbers. Two publishes that run at the same
 time would commit their numbers in any order. So a publish locks the order of its ordered subscribers until COMMIT, and
@@ -9,7 +10,7 @@ everything else is written: the rows of other subscribers wait for nobody.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -22,15 +23,18 @@ from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.correlation import locate_instances
 from postroom.agent.routing.table import Subscriber
 from postroom.errors import StaleRouting
+from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import Cause, QueueTask
-from postroom.messagebox.routing import lock_instance_subscriptions, lock_ordered_instances
+from postroom.messagebox.routing import RoutingLock, lock_instance_subscriptions, lock_ordered_instances
 from postroom.messagebox.storage.copy_rows import (
     BIGINT,
     INTEGER,
     SMALLINT,
     UUID,
     SuspendedRow,
+    is_in_fragments,
+    write_references,
     write_suspended,
     write_work_queue,
 )
@@ -259,3 +263,49 @@ class OrderedRoutes:
         lock_ordered_instances(connection, instances)
         for routes, message_ids in self._collected:
             routes.write_in_order(connection, message_ids)
+
+
+class RoutedMessages:
+    """Single messages and their routes. ``units`` has the unit of each message."""
+
+    def __init__(self, messages: Sequence[Message], matches: MatchResult, units: Sequence[uuid.UUID]) -> None:
+        self.messages = messages
+        self.routes = Routes(matches, Units.from_uuids(units).take(matches.rows))
+        self._counts = np.bincount(matches.rows, minlength=len(messages))
+        self.only_references = np.zeros(len(messages), dtype=bool)
+        """For each message, whether its row counts its only reference."""
+
+    def count_in_rows(self, *, suspended: Collection[int]) -> None:
+        """Let the row of each message with one reference count it. The caller writes these rows. Add a reference to
+        each ``suspended`` message, which the logs count: the message is published again when it is resumed."""
+        self.only_references = self._counts == 1
+        self.only_references[list(suspended)] = False
+        self._counts[list(suspended)] += 1
+
+    def write(self, connection: Connection, lock: RoutingLock, ordered: OrderedRoutes) -> None:
+        """Write queue rows, and the references to messages and parts: one for each route."""
+        self.routes.write(connection, to_id_array([message.message_id for message in self.messages]), ordered)
+        write_message_references(connection, lock, self.messages, self._counts, only_references=self.only_references)
+
+
+def write_message_references(
+    connection: Connection,
+    lock: RoutingLock,
+    messages: Sequence[Message],
+    counts: npt.NDArray[np.int64],
+    *,
+    only_references: npt.NDArray[np.bool_] | None = None,
+) -> None:
+    """Write ``counts`` references to each message and to each of its parts, except those that their rows count."""
+    logged = counts > 0 if only_references is None else (counts > 0) & ~only_references
+    rows = np.flatnonzero(logged)
+    ids = to_id_array([messages[row].message_id for row in rows.tolist()])
+    write_references(connection, "message", lock.message_log, ids, counts[rows])
+    parts = [
+        (part.part_id, count)
+        for message, count, is_logged in zip(messages, counts.tolist(), logged.tolist(), strict=True)
+        for part in message.parts
+        if is_logged or (count and is_in_fragments(part))
+    ]
+    deltas = np.array([count for _, count in parts], dtype=np.int64)
+    write_references(connection, "part", lock.part_log, to_id_array([part_id for part_id, _ in parts]), deltas)

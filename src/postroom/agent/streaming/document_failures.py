@@ -23,9 +23,8 @@ from postroom.agent.error_messages import (
 )
 from postroom.agent.idempotency import IdKind, derive_id, unit_for_failure, unit_for_nack
 from postroom.agent.originator import resolve_originator, to_stored_originator
-from postroom.agent.publish import RoutedMessages
 from postroom.agent.routing.batch_matches import MatchResult, Predicates, match_batch
-from postroom.agent.routing.routes import OrderedRoutes
+from postroom.agent.routing.routes import OrderedRoutes, RoutedMessages
 from postroom.agent.routing.table import Routing
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, write_suspensions
 from postroom.agent.streaming.documents import Documents
