@@ -26,7 +26,7 @@ from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, QueueTask
 from postroom.messagebox.routing import find_new_subscriptions, find_report
-from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.ports.receive_locations import find_receive_location
 from postroom.system_properties import BTS
 
 #: Deletes the claimed row in the given transaction. Raises if another host instance has the claim.
@@ -75,8 +75,13 @@ class ResumedInbound:
     def _receive(self, connection: Connection, claimed: ClaimedMessage, message: Message, complete: Complete) -> None:
         """Run an interchange through the location's pipeline from the start (NRF-05), or a document that was suspended
         alone from the stage at which it stopped."""
-        location = _find_location(connection, claimed.service_id)
         assert claimed.context is not None, "the host suspends a message without context"
+        location = None if claimed.service_id is None else find_receive_location(connection, claimed.service_id)
+        if location is None:
+            raise PipelineFailure(
+                "The receive location of this message is not deployed any more.",
+                hint="Apply an application with that location, or terminate the instance.",
+            )
         resumed = resume_interchange(message, Context.from_json(claimed.context))
         Receiver(connection, self._routing).receive_again(location, resumed, complete)
 
@@ -123,13 +128,3 @@ class ResumedMessage(StoredMessageBatch):
                 hint="Enlist a port whose filter matches it, and resume the instance. Or terminate it.",
             )
         return Unroutable("The message still could not be routed because no subscribers were found.", context)
-
-
-def _find_location(connection: Connection, location_id: uuid.UUID | None) -> ReceiveLocation:
-    for location in read_receive_locations(connection):
-        if location.location_id == location_id:
-            return location
-    raise PipelineFailure(
-        "The receive location of this message is not deployed any more.",
-        hint="Apply an application with that location, or terminate the instance.",
-    )

@@ -96,10 +96,17 @@ def read_receive_locations(connection: Connection, *, host_id: int | None = None
 
     Adapters have only their kind for logins that may not read the settings.
     """
-    return [
-        ReceiveLocation(**{**row, "schedule": schedule_from_json(row["schedule"])})
-        for row in read_receive_location_rows(connection, host_id=host_id)
-    ]
+    return [_from_row(row) for row in read_receive_location_rows(connection, host_id=host_id)]
+
+
+def find_receive_location(connection: Connection, location_id: uuid.UUID) -> ReceiveLocation | None:
+    """Return the receive location with this id, if it is deployed."""
+    rows = read_receive_location_rows(connection, location_id=location_id)
+    return _from_row(rows[0]) if rows else None
+
+
+def _from_row(row: dict[str, Any]) -> ReceiveLocation:
+    return ReceiveLocation(**{**row, "schedule": schedule_from_json(row["schedule"])})
 
 
 def build_receive_location(

@@ -29,7 +29,7 @@ from postroom.messagebox.queues import (
     Suspension,
 )
 from postroom.messagebox.storage.stored_messages import StoredContext
-from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.ports.receive_locations import ReceiveLocation, find_receive_location
 from postroom.ports.send_ports import SendPort, Transport
 from postroom.values import value_to_json
 
@@ -224,8 +224,7 @@ def _find_receive_location(connections: ThreadConnections, location_id: uuid.UUI
     if location_id is None:
         return None
     try:
-        locations = read_receive_locations(connections.get_writing())
-        return next((location for location in locations if location.location_id == location_id), None)
+        return find_receive_location(connections.get_writing(), location_id)
     except PostroomError:
         _log.warning("the receive location %s could not be read", location_id)
         return None

@@ -23,11 +23,13 @@ class ReceivePort:
     """As it is stored, without its locations."""
 
 
-def read_receive_location_rows(connection: Connection, *, host_id: int | None) -> list[dict[str, Any]]:
-    """Return the receive locations of one host or of all hosts, by name."""
+def read_receive_location_rows(
+    connection: Connection, *, host_id: int | None = None, location_id: uuid.UUID | None = None
+) -> list[dict[str, Any]]:
+    """Return the receive locations of one host or of all hosts, or the one with this id, by name."""
     query = _with_definition(connection, "receive_locations")
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(query, {"host_id": host_id}).fetchall()
+        return cursor.execute(query, {"host_id": host_id, "id": location_id}).fetchall()
 
 
 def store_receive_location_row(connection: Connection, **columns: Any) -> None:
