@@ -6,6 +6,7 @@ The examples are folders of ``postroom.examples``: ``app.py`` is the application
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 import time
@@ -16,13 +17,16 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from postroom.application.definition import ApplicationDefinition
-from postroom.errors import NotFound, StateError, suggest_names
+from postroom.errors import NotFound, StateError, Unavailable, suggest_names
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances
 from postroom.up.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    import urllib3
 
 #: The first example is the default.
 EXAMPLES = ("orders", "envelope", "http", "two_way", "bulk", "component", "failures", "procurement")
@@ -32,7 +36,7 @@ _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 _IGNORED = ("demo.py", "__pycache__")
 
 _POLL_SECONDS = 0.4
-_PATIENCE_SECONDS = 180.0
+_PATIENCE_SECONDS, _HTTP_PATIENCE_SECONDS = 180.0, 60.0
 
 
 def read_files(folder: Path) -> Iterator[bytes]:
@@ -42,22 +46,51 @@ def read_files(folder: Path) -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-def drop_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files into a watched folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in contents.items():
-        (folder / name).write_bytes(content)
+#: The action of a step. It gets the home folder and a connection.
+Act = Callable[[Path, Connection], None]
+
+
+def drop_files(folder: str, contents: Mapping[str, bytes]) -> Act:
+    """Return the action that writes files into a watched folder of the home."""
+
+    def drop(home: Path, _: Connection) -> None:
+        (home / folder).mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            (home / folder / name).write_bytes(content)
+
+    return drop
+
+
+def post_when_ready(
+    pool: urllib3.PoolManager, path: str, content: bytes, *, headers: Mapping[str, str] | None = None
+) -> urllib3.BaseHTTPResponse:
+    """Post to the HTTP location of an example as soon as it is there. Return the response."""
+    from urllib3.exceptions import HTTPError
+
+    url = f"http://127.0.0.1:{os.environ.get('PORT', '8080')}{path}"
+    deadline = time.monotonic() + _HTTP_PATIENCE_SECONDS
+    while True:
+        try:
+            response = pool.request("POST", url, body=content, headers=headers)
+            if response.status not in (404, 503):
+                return response
+            answer = f"{response.status} {response.reason}"
+        except HTTPError as error:
+            answer = str(error)
+        if time.monotonic() > deadline:
+            raise Unavailable(f"{url} does not answer.", why=answer)
+        time.sleep(0.2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """One step of a demo: an action, and the expected results of all steps so far.
 
-    ``act`` gets the home folder and a connection. ``outputs`` are the expected contents of each folder of the home.
+    ``outputs`` are the expected contents of each folder of the home.
     ``suspended`` is the expected number of suspended instances by error code."""
 
     what: str
-    act: Callable[[Path, Connection], None]
+    act: Act
     outputs: Mapping[str, Counter[Any]]
     suspended: Counter[str] = field(default_factory=Counter)
     read_output: Callable[[Path], Iterable[Any]] = read_files

@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 
 from postroom.example_applications import Step, drop_files
-from postroom.messagebox.connection import Connection
 
 ROWS, BAD = 2_000, 3
 
@@ -20,13 +19,10 @@ def steps() -> Iterator[Step]:
     rows = [(dice.choice(["Oslo", "Rome", "Lima"]), Decimal(dice.randrange(1, 50_000)) / 100) for _ in range(ROWS)]
     lines = [f"{number},{store},{amount}" for number, (store, amount) in enumerate(rows)]
     lines += [f"{ROWS + number},Oslo,a lot" for number in range(BAD)]
-
-    def drop(home: Path, _: Connection) -> None:
-        drop_files(home / "exports", {"sales.csv": "\n".join(["id,store,amount", *lines, ""]).encode()})
-
+    content = "\n".join(["id,store,amount", *lines, ""]).encode()
     yield Step(
         what=f"{ROWS + BAD} rows dropped, {BAD} of them bad",
-        act=drop,
+        act=drop_files("exports", {"sales.csv": content}),
         outputs={"lake": Counter(rows)},
         read_output=_read_lake,
         suspended=Counter(PIPELINE=BAD),

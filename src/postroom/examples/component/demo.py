@@ -6,10 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
-from pathlib import Path
 
 from postroom.example_applications import Step, drop_files
-from postroom.messagebox.connection import Connection
 
 FILES, READINGS, DAMAGED = 5, 4, 2
 
@@ -20,17 +18,13 @@ def steps() -> Iterator[Step]:
         [json.dumps({"sensor": f"s{number}", "value": value}).encode() for value in range(READINGS)]
         for number in range(FILES)
     ]
-
-    def drop(home: Path, _: Connection) -> None:
-        content = {f"readings-{number}.jsonl": _with_checksum(lines, lines) for number, lines in enumerate(files)}
-        damaged = {
-            f"damaged-{number}.jsonl": _with_checksum(files[number][1:], files[number]) for number in range(DAMAGED)
-        }
-        drop_files(home / "readings", content | damaged)
-
+    contents = {f"readings-{number}.jsonl": _with_checksum(lines, lines) for number, lines in enumerate(files)}
+    contents |= {
+        f"damaged-{number}.jsonl": _with_checksum(files[number][1:], files[number]) for number in range(DAMAGED)
+    }
     yield Step(
         what=f"{FILES} files of {READINGS} readings dropped, and {DAMAGED} damaged files",
-        act=drop,
+        act=drop_files("readings", contents),
         outputs={"out/readings": Counter(line for lines in files for line in lines)},
         suspended=Counter(PIPELINE=DAMAGED),
     )

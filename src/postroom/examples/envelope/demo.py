@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from postroom.example_applications import Step, drop_files
-from postroom.messagebox.connection import Connection
 
 BATCHES = [
     [("Contoso", "250.00"), ("Fabrikam", "1800.50"), ("Test", "9999")],
@@ -19,20 +17,16 @@ def steps() -> Iterator[Step]:
     """Two batches of three orders; one order is bad, which costs the others nothing."""
     orders = [(customer, amount) for batch in BATCHES for customer, amount in batch if amount != "a lot"]
     key_accounts = [order for order in orders if float(order[1]) >= 1000 and order[0] != "Test"]
+    files = {f"batch-{number}.xml": _batch(batch) for number, batch in enumerate(BATCHES, 1)}
     yield Step(
         what=f"{len(BATCHES)} batches dropped, with one bad order",
-        act=_drop,
+        act=drop_files("batches", files),
         outputs={
             "out/invoices": Counter(_invoice(*order) for order in orders),
             "out/key-accounts": Counter(_order(*order) for order in key_accounts),
         },
         suspended=Counter(PIPELINE=1),
     )
-
-
-def _drop(home: Path, _: Connection) -> None:
-    files = {f"batch-{number}.xml": _batch(batch) for number, batch in enumerate(BATCHES, 1)}
-    drop_files(home / "batches", files)
 
 
 def _batch(orders: list[tuple[str, str]]) -> bytes:

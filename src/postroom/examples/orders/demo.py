@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.example_applications import Step, drop_files
+from postroom.example_applications import Act, Step, drop_files
 from postroom.messagebox.connection import Connection
 from postroom.operations.ports.send_ports import unenlist
 
@@ -37,18 +37,19 @@ def steps() -> Iterator[Step]:
     dice.shuffle(first)
     second = [_order(dice, WITH_AUDIT + number, audited=False) for number in range(WITHOUT_AUDIT)]
 
-    def drop_first(home: Path, _: Connection) -> None:
-        drop_files(home / "in", {order.name: order.content for order in first})
-
     def drop_second(home: Path, connection: Connection) -> None:
         unenlist(connection, "Audit")
-        drop_files(home / "in", {order.name: order.content for order in second})
+        _drop(second)(home, connection)
 
-    yield _step(f"{len(first)} orders dropped, {MALFORMED} of them malformed", drop_first, first)
+    yield _step(f"{len(first)} orders dropped, {MALFORMED} of them malformed", _drop(first), first)
     yield _step(f"Audit unenlisted, {len(second)} more orders dropped", drop_second, first + second)
 
 
-def _step(what: str, act: Callable[[Path, Connection], None], orders: list[Order]) -> Step:
+def _drop(orders: list[Order]) -> Act:
+    return drop_files("in", {order.name: order.content for order in orders})
+
+
+def _step(what: str, act: Act, orders: list[Order]) -> Step:
     suspended = Counter("PIPELINE" for order in orders if order.is_malformed)
     suspended += Counter("ROUTING" for order in orders if not order.folders and not order.is_malformed)
     return Step(

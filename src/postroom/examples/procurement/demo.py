@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
-from postroom.example_applications import Step, drop_files
-from postroom.messagebox.connection import Connection
+from postroom.example_applications import Act, Step, drop_files
 
 
 def steps() -> Iterator[Step]:
@@ -45,9 +43,8 @@ def steps() -> Iterator[Step]:
     )
 
 
-def _drop(name: str, contents: list[bytes]) -> Callable[[Path, Connection], None]:
-    files = {f"{name}-{number}.json": content for number, content in enumerate(contents)}
-    return lambda home, _: drop_files(home / "documents", files)
+def _drop(name: str, contents: list[bytes]) -> Act:
+    return drop_files("documents", {f"{name}-{number}.json": content for number, content in enumerate(contents)})
 
 
 def _write(order: str, kind: str, **values: object) -> bytes:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +12,12 @@ from pathlib import Path
 
 import urllib3
 
-from postroom.errors import StateError, Unavailable
-from postroom.example_applications import Step
+from postroom.errors import StateError
+from postroom.example_applications import Step, post_when_ready
 from postroom.examples.two_way.pricing import PRICES, make_server
 from postroom.messagebox.connection import Connection
 
 PRODUCTS = ["apple", "pear", "plum", "apple", "unicorn", "plum", "pear", "apple"]
-_PATIENCE_SECONDS = 60.0
 
 
 def steps() -> Iterator[Step]:
@@ -56,20 +53,9 @@ def _run_pricing() -> Iterator[None]:
 
 
 def _ask(http: urllib3.PoolManager, product: str) -> tuple[int, bytes]:
-    """Ask for a price as soon as the location is there. Return the status and the body of the response."""
-    url = f"http://127.0.0.1:{os.environ.get('PORT', '8080')}/quotes"
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            response = http.request("POST", url, body=json.dumps({"product": product}).encode())
-            if response.status not in (404, 503):
-                return response.status, response.data
-            answer = f"{response.status} {response.reason}"
-        except urllib3.exceptions.HTTPError as error:
-            answer = str(error)
-        if time.monotonic() > deadline:
-            raise Unavailable(f"{url} does not answer.", why=answer)
-        time.sleep(0.2)
+    """Ask for a price. Return the status and the body of the response."""
+    response = post_when_ready(http, "/quotes", json.dumps({"product": product}).encode())
+    return response.status, response.data
 
 
 def _price(product: str) -> bytes:
