@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urldefrag, urljoin
 
-from postroom.errors import BadValue, PipelineFailure
+from postroom.errors import PipelineFailure
 from postroom.pipelines.components.contract import Validator
 from postroom.pipelines.definition import type_problems
 from postroom.pipelines.shipping.shipped_files import ShippedFiles, normalize_name
-from postroom.system_properties import BTS
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -28,7 +28,40 @@ _BASE = "postroom:///"
 _MAX_ERRORS, _MAX_ERROR_LENGTH = 3, 200
 
 
-class JsonSchema(Validator):
+class _DocumentValidator(Validator):
+    """Validates each document by itself. With ``message_type`` only messages of this type are validated."""
+
+    message_type: str | None = None
+
+    def problems(self) -> list[str]:
+        return type_problems(self.message_type)
+
+    def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:
+        check = self._load_check()
+        types = batch.table["message_type"].to_pylist() if self.message_type is not None else None
+        rejected: dict[int, str | Exception] = {}
+        for row in range(len(batch)):
+            if types is None or types[row] == self.message_type:
+                try:
+                    check(batch, row)
+                except PipelineFailure as failure:
+                    rejected[row] = failure
+        return rejected
+
+    @abstractmethod
+    def _load_check(self) -> Callable[[MessageBatch, int], None]:
+        """Return the function that raises PipelineFailure if a document of a batch is not valid."""
+
+
+def _invalid_failure(problems: Sequence[str]) -> PipelineFailure:
+    return PipelineFailure(
+        "The document is not valid by its schema.",
+        why="; ".join(problems),
+        hint="Correct the document and send it again.",
+    )
+
+
+class JsonSchema(_DocumentValidator):
     """Accepts only documents that are valid by a JSON Schema (draft 4, 6, 7, 2019-09 or 2020-12).
 
     components.JsonSchema("schemas/order.json")
@@ -39,18 +72,10 @@ class JsonSchema(Validator):
     """
 
     schema_file: str
-    message_type: str | None = None
     formats: bool | None = None
 
     def __init__(self, schema_file: str, **settings: Any) -> None:
         super().__init__(**{"schema_file": schema_file, **settings})
-
-    def problems(self) -> list[str]:
-        try:
-            BTS.MessageType.check(self.message_type or "any")
-        except BadValue as error:
-            return [error.what]
-        return []
 
     def file_names(self) -> Sequence[str]:
         return (self.schema_file,)
@@ -65,21 +90,11 @@ class JsonSchema(Validator):
             return [failure.join_sentences(with_hint=False)]
         return []
 
-    def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:
-        validator = _compile(self._files, self.schema_file, self.formats)
-        types = batch.table["message_type"].to_pylist() if self.message_type is not None else None
-        rejected: dict[int, str | Exception] = {}
-        for row in range(len(batch)):
-            if types is not None and types[row] != self.message_type:
-                continue
-            try:
-                _check(validator, batch, row)
-            except PipelineFailure as failure:
-                rejected[row] = failure
-        return rejected
+    def _load_check(self) -> Callable[[MessageBatch, int], None]:
+        return partial(_check_json, _compile(self._files, self.schema_file, self.formats))
 
 
-def _check(validator: jsonschema_rs.Validator, batch: MessageBatch, row: int) -> None:
+def _check_json(validator: jsonschema_rs.Validator, batch: MessageBatch, row: int) -> None:
     import msgspec
 
     from postroom.pipelines.documents.disassembled_batch import read_whole
@@ -97,11 +112,7 @@ def _check(validator: jsonschema_rs.Validator, batch: MessageBatch, row: int) ->
         raise PipelineFailure(
             "The document cannot be validated.", why=f"{error}.", hint="Send it with fewer levels."
         ) from None
-    raise PipelineFailure(
-        "The document is not valid by its schema.",
-        why="; ".join(problems),
-        hint="Correct the document and send it again.",
-    )
+    raise _invalid_failure(problems)
 
 
 def _format_errors(validator: jsonschema_rs.Validator, decoded: object) -> Iterator[str]:
@@ -206,7 +217,7 @@ def _find_references(schema: object) -> Iterator[str]:
             yield from _find_references(inner)
 
 
-class Xsd(Validator):
+class Xsd(_DocumentValidator):
     """Accepts only documents that are valid by the schema of their root.
 
     components.Xsd("schemas/Order.xsd", "schemas/Invoice.xsd")
@@ -216,14 +227,13 @@ class Xsd(Validator):
     """
 
     schemas: tuple[str, ...]
-    message_type: str | None = None
 
     def __init__(self, *schemas: str, **settings: Any) -> None:
         super().__init__(**{"schemas": schemas, **settings})
 
     def problems(self) -> list[str]:
         found = [] if self.schemas else ["It has no schemas; write the names of files, such as 'schemas/Order.xsd'."]
-        return found + type_problems(self.message_type)
+        return found + super().problems()
 
     def file_names(self) -> Sequence[str]:
         return self.schemas
@@ -237,39 +247,26 @@ class Xsd(Validator):
     def file_problems(self) -> list[str]:
         return _compile_xsd(self._files, self.schemas).problems
 
-    def validate_batch(self, batch: MessageBatch) -> Mapping[int, str | Exception]:
+    def _load_check(self) -> Callable[[MessageBatch, int], None]:
+        return partial(self._check, _compile_xsd(self._files, self.schemas))
+
+    def _check(self, xsds: CompiledSchemas, batch: MessageBatch, row: int) -> None:
         from postroom.pipelines.documents.disassembled_batch import read_whole
         from postroom.pipelines.xml.promotion import get_message_type
         from postroom.pipelines.xml.tree import read_tree
 
-        xsds = _compile_xsd(self._files, self.schemas)
-        rejected: dict[int, str | Exception] = {}
-        roots = batch._roots
-        types = batch.table["message_type"].to_pylist() if self.message_type is not None else None
-        for row in range(len(batch)):
-            if types is not None and types[row] != self.message_type:
-                continue
-            if roots and xsds.is_certainly_valid(roots[row]):
-                continue
-            # Parsed alone, so that errors have the line numbers of the document.
-            try:
-                root = read_tree(read_whole(batch.body(row), "document that is validated"))
-            except PipelineFailure as failure:
-                rejected[row] = failure
-                continue
-            if not xsds.declares_root(root):
-                rejected[row] = PipelineFailure(
-                    f"There is no schema for the message type {get_message_type(root)!r}.",
-                    why=f"The schemas are {', '.join(self.schemas)}.",
-                    hint="Add its schema to the validator, or correct the document.",
-                )
-            elif problems := xsds.find_errors(root):
-                rejected[row] = PipelineFailure(
-                    "The document is not valid by its schema.",
-                    why="; ".join(problems),
-                    hint="Correct the document and send it again.",
-                )
-        return rejected
+        if batch._roots and xsds.is_certainly_valid(batch._roots[row]):
+            return
+        # Parsed alone, so that errors have the line numbers of the document.
+        root = read_tree(read_whole(batch.body(row), "document that is validated"))
+        if not xsds.declares_root(root):
+            raise PipelineFailure(
+                f"There is no schema for the message type {get_message_type(root)!r}.",
+                why=f"The schemas are {', '.join(self.schemas)}.",
+                hint="Add its schema to the validator, or correct the document.",
+            )
+        if problems := xsds.find_errors(root):
+            raise _invalid_failure(problems)
 
 
 @lru_cache(maxsize=32)
