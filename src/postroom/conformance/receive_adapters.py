@@ -16,13 +16,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import pytest
 
 from postroom import adapters, connect, pipelines
 from postroom.adapters import kinds
-from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter, Refused
+from postroom.adapters.contract import Committed, Incoming, ReceiveAdapter
 from postroom.agent.routing.table import RoutingTable
 from postroom.application import Application
 from postroom.client.client import Client
@@ -81,15 +81,15 @@ class _Killed(BaseException):
     """Stands for the kill of the process at a step."""
 
 
-class _KilledAdapter(ReceiveAdapter):
+class _KilledAdapter:
     """An adapter whose process ends at a step of its first batch."""
 
     def __init__(self, adapter: ReceiveAdapter, step: str) -> None:
         self._adapter = adapter
         self._step = step
 
-    def open(self) -> None:
-        self._adapter.open()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._adapter, name)
 
     def poll(self, limit: int) -> Sequence[Incoming]:
         batch = self._adapter.poll(limit)
@@ -106,18 +106,6 @@ class _KilledAdapter(ReceiveAdapter):
         self._adapter.clean_up(committed)
         if self._step == "after a clean-up":
             raise _Killed
-
-    def release(self, batch: Sequence[Incoming]) -> None:
-        self._adapter.release(batch)
-
-    def refuse(self, refused: Sequence[Refused]) -> None:
-        self._adapter.refuse(refused)
-
-    def quarantine(self, incoming: Incoming, error: Exception) -> None:
-        self._adapter.quarantine(incoming, error)
-
-    def close(self) -> None:
-        self._adapter.close()
 
 
 class PolledReceiving:
@@ -143,7 +131,7 @@ class PolledReceiving:
     def kill_at(self, step: str) -> None:
         polled = self._open()
         adapter = polled.adapter
-        polled.adapter = _KilledAdapter(adapter, step)
+        polled.adapter = cast(ReceiveAdapter, _KilledAdapter(adapter, step))
         try:
             with pytest.raises(_Killed):
                 polled.step()
