@@ -69,18 +69,8 @@ class Map(Component):
             found.append(f"seconds is {self.seconds!r}, but must be more than 0.")
         found += find_engine_properties(self.promotes)
         if self.read is not None:
-            found += [f"read: {text}" for text in self.read.problems()]
-        match self.read:
-            case Xml(split=str()) | Json(split=str()):
-                found.append("read: it has a split; a map returns one message.")
-            case XmlReceive(schemas=schemas, allow_unrecognized=False) if len(schemas):
-                schema = schemas.find(self.target)
-                if schema is None:
-                    found.append(f"read: there is no schema for the target, {self.target!r}.")
-                elif schema.envelope:
-                    found.append(
-                        f"read: the target {self.target!r} is an envelope, but the result of a map is one message."
-                    )
+            texts = [*self.read.problems(), *self.read.target_problems(self.target)]
+            found += [f"read: {text}" for text in texts]
         return found
 
     @abstractmethod

@@ -12,7 +12,6 @@ from pydantic import PlainSerializer, PlainValidator, PrivateAttr
 from postroom.errors import MapFailure
 from postroom.maps.contract import Map, Transformed
 from postroom.message import Message, Part
-from postroom.pipelines import Xml, XmlReceive
 from postroom.pipelines.components.stored_component import StoredComponent, component_name, load_component, refer_to
 
 if TYPE_CHECKING:
@@ -54,7 +53,8 @@ class Xslt(Map):
         if message.body is None:
             raise MapFailure("The message has no body.", hint="A stylesheet needs an XML document.")
         # If ``read`` parses XML, it checks the type.
-        target = None if isinstance(self.read, Xml | XmlReceive) else self.target
+        reads_xml = self.read is not None and self.read.content_type == "application/xml"
+        target = None if reads_xml else self.target
         body = stylesheet.run(message.body.body, target=target)
         content_type = _CONTENT_TYPES.get(stylesheet.method, self.content_type)
         if stylesheet.method == "text" and self.read is not None:

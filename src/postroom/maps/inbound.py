@@ -17,8 +17,10 @@ from postroom.maps.port_maps import PortMaps
 from postroom.maps.running import MapResult, RunningMaps
 from postroom.message import FRAGMENT_SIZE, Body, Context
 from postroom.pipelines import ReceivePipeline
+from postroom.pipelines.definition import Pipeline
 from postroom.pipelines.documents.disassembled_batch import (
     BadDocument,
+    BatchSize,
     DecodedInterchange,
     DisassembledBatch,
     Form,
@@ -32,8 +34,8 @@ from postroom.properties import Property
 from postroom.system_properties import BTS
 
 
-class MappedPipeline:
-    """A receive pipeline followed by the maps of its port. It has the interface of a pipeline."""
+class MappedPipeline(Pipeline):
+    """A receive pipeline followed by the maps of its port."""
 
     def __init__(self, pipeline: ReceivePipeline | ResumedPipeline, maps: PortMaps) -> None:
         self._pipeline = pipeline
@@ -51,21 +53,14 @@ class MappedPipeline:
     def content_type(self) -> str:
         return self._pipeline.content_type
 
-    def disassemble(
-        self,
-        body: Body,
-        *,
-        context: Context = Context(),  # noqa: B008 - immutable
-        batch_rows: int = 10_000,
-        batch_bytes: int = 16 << 20,
-    ) -> Iterator[DisassembledBatch]:
+    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         """Yield the batches of the pipeline after mapping. If one document that cannot be mapped would fail a
         recoverable interchange, no batch is yielded before all documents are mapped."""
         # Loaded inside the generator, where an error is a failure of the interchange.
         maps = self._maps.running
 
         def make_batches() -> Iterator[DisassembledBatch]:
-            batches = self._pipeline.disassemble(body, context=context, batch_rows=batch_rows, batch_bytes=batch_bytes)
+            batches = self._pipeline.disassemble(body, context=context, batch_rows=size.rows, batch_bytes=size.bytes)
             interchange = DecodedInterchange(body=body, context=context, content_type=self.content_type)
             return map(_MappingRun(maps, self._pipeline, interchange).map_batch, batches)
 

@@ -45,7 +45,34 @@ _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 Disassemble = Callable[[Body, "BatchSize"], Iterator["DisassembledBatch"]]
 
 
-class Definition(BaseModel):
+class Pipeline:
+    """Reads interchanges: a definition, or what runs a definition and does something else before or after it."""
+
+    def disassemble(
+        self,
+        body: Body,
+        *,
+        context: Context = Context(),  # noqa: B008 - immutable
+        batch_rows: int = 10_000,
+        batch_bytes: int = 16 << 20,
+    ) -> Iterator[DisassembledBatch]:
+        """Yield the messages of ``body`` in batches. A batch ends at ``batch_rows`` or soon after ``batch_bytes``.
+        ``context`` is the context that the adapter wrote for the interchange.
+
+        Raises PipelineFailure if the interchange fails as a whole. This can happen after some batches: nothing of a
+        standard interchange may be published before the iterator has ended, and one bad document fails the whole
+        interchange (RCV-12). A recoverable interchange may be published batch by batch. A failure after some batches,
+        such as a line that is too long, is then a failure of the rest.
+        """
+        from postroom.pipelines.documents.disassembled_batch import BatchSize
+
+        return self._run(body, context, BatchSize(rows=batch_rows, bytes=batch_bytes))
+
+    @abstractmethod
+    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]: ...
+
+
+class Definition(Pipeline, BaseModel):
     """A receive pipeline."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,29 +102,12 @@ class Definition(BaseModel):
         """Describe everything that is wrong with this definition. The list is empty if it can be run."""
         return []
 
-    def disassemble(
-        self,
-        body: Body,
-        *,
-        context: Context = Context(),  # noqa: B008 - immutable
-        batch_rows: int = 10_000,
-        batch_bytes: int = 16 << 20,
-    ) -> Iterator[DisassembledBatch]:
-        """Yield the messages of ``body`` in batches. A batch ends at ``batch_rows`` or soon after ``batch_bytes``.
-        ``context`` is the context that the adapter wrote for the interchange.
-
-        Raises PipelineFailure if the interchange fails as a whole. This can happen after some batches: nothing of a
-        standard interchange may be published before the iterator has ended, and one bad document fails the whole
-        interchange (RCV-12). A recoverable interchange may be published batch by batch. A failure after some batches,
-        such as a line that is too long, is then a failure of the rest.
-        """
-        from postroom.pipelines.documents.disassembled_batch import BatchSize
-
-        batches = self._run(body, context, BatchSize(rows=batch_rows, bytes=batch_bytes))
+    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
+        batches = self._read_batches(body, context, size)
         return batches if self.recoverable else _raise_failures(batches)
 
     @abstractmethod
-    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
+    def _read_batches(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         """Yield the batches of an interchange. Failures of a document are in the batches."""
 
     @property
@@ -158,11 +168,15 @@ class Format(Definition):
         """Return True if an interchange that starts with ``head`` looks like the format (RCV-03)."""
         return True
 
+    def target_problems(self, target: str) -> list[str]:
+        """Describe why it cannot read the one document of the type ``target`` that a map returns."""
+        return []
+
     def get_document_type(self, interchange_type: str) -> str:
         """Return the media type of the documents of an interchange with this media type."""
         return self.content_type
 
-    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
+    def _read_batches(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         """Yield the batches of the disassembler. It has a time limit unless the body is small."""
         from postroom.pipelines.documents.disassembled_batch import DecodedInterchange
 
@@ -210,7 +224,7 @@ class PassThrough(Format):
 
         return pass_through
 
-    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
+    def _read_batches(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         return self.disassembler(body, size)
 
 

@@ -56,6 +56,9 @@ class Json(Promoting, Format):
             found.append("recoverable is for interchanges with several documents; set split to the path of the array.")
         return found
 
+    def target_problems(self, target: str) -> list[str]:
+        return [] if self.split is None else ["it has a split; a map returns one message."]
+
     def can_read(self, head: bytes) -> bool:
         start = strip_byte_order_mark(head)
         if self.split is None:

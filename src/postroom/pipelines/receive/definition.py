@@ -117,7 +117,7 @@ class Receive(StagedPipeline, Definition):
         else:
             yield f"pipelines.{type(component).__name__} is a disassembler and cannot be used in this stage."
 
-    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
+    def _read_batches(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         from postroom.pipelines.receive.stages import run_stages
 
         return run_stages(self, body, context, size)

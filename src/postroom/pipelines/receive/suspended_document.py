@@ -22,7 +22,7 @@ from pydantic import PrivateAttr
 from postroom.errors import PipelineFailure, format_count
 from postroom.message import Body, Context, Message, Part
 from postroom.pipelines.components.contract import Disassembler
-from postroom.pipelines.definition import FORMAT_SECONDS, Definition, PassThrough
+from postroom.pipelines.definition import FORMAT_SECONDS, Definition, PassThrough, Pipeline
 from postroom.pipelines.documents.disassembled_batch import BadDocument, BatchSize, DisassembledBatch, Form
 from postroom.pipelines.receive.definition import Receive, ReceivePipeline
 from postroom.pipelines.receive.stages import ComponentStages
@@ -59,8 +59,8 @@ def get_external_values(pipeline: ReceivePipeline, disassembler: int, bad: BadDo
     return source.select_external_values(bad.body, bad.values) if isinstance(source, Definition) else bad.values
 
 
-class ResumedPipeline:
-    """The rest of a receive pipeline for one suspended document. It has the interface of a pipeline.
+class ResumedPipeline(Pipeline):
+    """The rest of a receive pipeline for one suspended document.
 
     It is not recoverable, because a user may have replaced the document with several."""
 
@@ -80,16 +80,8 @@ class ResumedPipeline:
     def _rest(self) -> Receive:
         return _remaining_stages(self._pipeline, self._suspended)
 
-    def disassemble(
-        self,
-        body: Body,
-        *,
-        context: Context = Context(),  # noqa: B008 - immutable
-        batch_rows: int = 10_000,
-        batch_bytes: int = 16 << 20,
-    ) -> Iterator[DisassembledBatch]:
-        """Yield the batches of the document, as ``Definition.disassemble`` does."""
-        suspended, size = self._suspended, BatchSize(rows=batch_rows, bytes=batch_bytes)
+    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
+        suspended = self._suspended
         message = Message(
             context=context, parts=suspended.parts or (Part(body=body),), body_part_name=suspended.body_name
         )

@@ -97,7 +97,7 @@ class Rows(Promoting):
 
         return values if row_format(self) is None else {}
 
-    def _run(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
+    def _read_batches(self, body: Body, context: Context, size: BatchSize) -> Iterator[DisassembledBatch]:
         from postroom.pipelines.rows.document import disassemble
 
         return disassemble(self, body, size)

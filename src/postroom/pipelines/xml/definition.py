@@ -55,6 +55,9 @@ class Xml(Promoting, Format):
 
         return super().problems() + xml_path.problems(self.promotions, self.namespaces, self.split)
 
+    def target_problems(self, target: str) -> list[str]:
+        return [] if self.split is None else ["it has a split; a map returns one message."]
+
     def can_read(self, head: bytes) -> bool:
         return strip_byte_order_mark(head).startswith(b"<")
 
@@ -92,6 +95,14 @@ class XmlReceive(Format):
         if not len(self.schemas) and not self.allow_unrecognized:
             found.append("There are no schemas, so every message would fail. Add schemas or set allow_unrecognized.")
         return found
+
+    def target_problems(self, target: str) -> list[str]:
+        if not len(self.schemas) or self.allow_unrecognized:
+            return []
+        schema = self.schemas.find(target)
+        if schema is None:
+            return [f"there is no schema for the target, {target!r}."]
+        return [f"the target {target!r} is an envelope, but the result of a map is one message."] * schema.envelope
 
     def can_read(self, head: bytes) -> bool:
         return strip_byte_order_mark(head).startswith(b"<")
