@@ -157,9 +157,9 @@ class Refused:
 class ReceiveAdapter(Protocol):
     """Receives the interchanges of a receive location.
 
-    The host calls it in one thread, and in one process at a time. It publishes each batch and then has it cleaned up.
-    If the process ends in between, the next poll returns the same interchanges, under the same keys. The host
-    recognises the keys, and only has the interchanges cleaned up: nothing is lost, and nothing is published twice.
+    One thread of one process calls it at a time. This process publishes each batch and then has it cleaned up. If it
+    ends in between, the next poll returns the same interchanges, under the same keys. Postroom recognises the keys, and
+    only has the interchanges cleaned up: nothing is lost, and nothing is published twice.
     """
 
     def open(self) -> None:

@@ -46,7 +46,7 @@ class Flow:
 class DeliveryThrottle:
     """Measures this process every second. Reports changes of its throttling in the MessageBox and in the log.
 
-    ``count_flow`` counts the messages of all service classes.
+    ``count_flow`` counts the messages of the service class messaging. Orchestrations are not throttled.
     """
 
     def __init__(self, *, host: Host, host_instance: int, connect: Connect, count_flow: Callable[[], Flow]) -> None:

@@ -277,7 +277,7 @@ class InstanceParts:
 
 
 class ConfigurationWatch:
-    """Applies changes of the configuration (service class ``caching``).
+    """Applies changes of the configuration.
 
     Every change increases the routing version and notifies all processes after its commit, so a running instance has
     it within a second. Send ports need no notice: the claim of a message returns the routing version, and the ports are

@@ -238,9 +238,9 @@ def operator_transaction(
 ) -> T:
     """Run ``work`` like ``transaction``, for the command of an operator.
 
-    Publishers queue behind a command that waits for the
-    routing lock. So it waits for a short time only, and tries again. Raise LockTimeout after ``lock_seconds``, and name
-    the sessions that hold the routing lock. Inside another transaction only the outer one waits and tries again.
+    Publishers queue behind a command that waits for the routing lock. So it waits for a short time only, and tries
+    again. Raise LockTimeout after ``lock_seconds``, and name the sessions that hold the routing lock. Inside another
+    transaction only the outer one waits and tries again.
     """
     if connection.info.transaction_status is not TransactionStatus.IDLE:
         return transaction(connection, work)

@@ -91,9 +91,9 @@ class ClaimedInstance(NamedTuple):
     """An instance that a host instance works on. A tuple, as a claimed message is.
 
     ``carried`` is the state that its last ``continue_with`` passed on, as JSON. ``journals`` is the number of journals
-    before this one. Timers that were due at
-    ``timers_until`` may fire. None: a message that came before is not read yet. ``process_deaths`` is the number of
-    host instances that died, or ran out of memory, while they had it, since its last persistence point."""
+    before this one. Timers that were due at ``timers_until`` may fire. None: a message that came before is not read
+    yet. ``process_deaths`` is the number of host instances that died, or ran out of memory, while they had it, since
+    its last persistence point."""
 
     claim_id: uuid.UUID
     instance_id: uuid.UUID
@@ -154,7 +154,10 @@ class HostOrchestrations:
         services: Sequence[uuid.UUID],
         now: datetime | None = None,
     ) -> list[ClaimedInstance]:
-        """Claim up to ``limit`` instances of these orchestrations that are ready."""
+        """Claim up to ``limit`` instances of these orchestrations that are ready.
+
+        The claim also moves messages from the work queue to their instances, and creates the instances of those that
+        activate one."""
         return read_blocking(
             connection,
             f"SELECT * FROM claim_orchestrations_{self._host}(%s, %s, %s, %s, coalesce(%s, now()))",

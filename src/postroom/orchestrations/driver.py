@@ -61,7 +61,8 @@ class PersistencePoint:
     suspension: str | None = None
     """The reason why the instance suspends itself. It continues when an operator resumes it."""
     continuation: Continuation | None = None
-    """Not None: the journal is deleted, and the instance starts again with its first message and this."""
+    """What the instance continues with after ``continue_with``: its journal is deleted, and it starts again with its
+    first message and this state."""
     runs_step: bool = False
     """True if a step is run next, which may take long."""
 

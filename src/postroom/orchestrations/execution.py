@@ -287,8 +287,11 @@ class Execution:
         return Start(number=send.number, place=send.place, message=send.message, port=None, orchestration=orchestration)
 
     def issue_sends(self, sends: Sequence[Send]) -> None:
-        """Issue sends, all or none. Raise RoutingFailure if it is known that one of them has no subscribers. That is
-        known in the turn in which it was issued, so a send of an atomic function fails at the end of the function."""
+        """Issue sends, all or none.
+
+        When a turn is run a second time, it is known which sends have no subscriber (``unroutable``). Then raise
+        RoutingFailure at the first of them, and issue no other. A send of an atomic function fails at the end of the
+        function."""
         for send in sends:
             if (reason := self.unroutable.get(send.number)) is not None:
                 self.issue(replace(send, unroutable=reason))

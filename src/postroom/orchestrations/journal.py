@@ -147,7 +147,8 @@ class Correlate(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Forget(Correlate):
-    """Receive nothing more for the correlation set with this filter. Its first value belongs to this set alone."""
+    """Receive nothing more for the correlation set with this filter. Its first value identifies the set: no other set
+    of the instance uses it."""
 
     kind = "forget"
 

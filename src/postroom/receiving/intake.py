@@ -50,7 +50,8 @@ def select_location_to_serve(
     if is_file_location:
         outstanding = file_claims.count_outstanding(connection, location.location_id)
         return replace(location, enabled=False) if outstanding else None
-    # A disabled adapter accepts nothing, so it has accepted the rows of the inbox before.
+    # The rows of the inbox were accepted before the location was disabled, so they are published. ``enabled`` is True
+    # because it has no meaning for the inbox.
     return replace(location, enabled=True) if inbox.has_rows(connection, location.location_id) else None
 
 

@@ -1,8 +1,8 @@
-"""Receive adapters whose interchanges stand in the MessageBox under numbers, so that workers of Spark can share them.
+"""Receive adapters that claim first and receive later.
 
-The process that serves a location claims what its source has, and numbers it. A worker gets the ids of its share, and
-polls these. Without a share, an adapter claims by itself when it is polled, as other adapters do: so the conformance
-tests of adapters run for it.
+The process that serves a location claims what its source has, and gives each interchange a number in the MessageBox.
+Workers of Spark get shares of these numbers, and ``poll`` returns a share. Without a share, an adapter claims by itself
+when it is polled, as other adapters do: so the conformance tests of adapters run for it.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ class ReceiveTask:
     process: str = "worker"
     """The kind of process that it runs in, for error messages."""
     leaves_failures: bool = False
-    """Leave an interchange at a source that is not available, and receive the others. Otherwise the task ends with the
-    error, and is run again."""
+    """After an error of the environment, leave the interchange at its source, receive the others, and raise the first
+    error at the end. Without it, the error is raised at once, and the task is run again."""
     report: Callable[[Sequence[ReceiveResult]], None] | None = None
     """Gets what was received, before it is cleaned up."""
 

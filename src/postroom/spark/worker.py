@@ -107,8 +107,8 @@ def fail_if_threads_leaked() -> None:
 
 @contextmanager
 def kill_if_frozen(timeout: float) -> Iterator[None]:
-    """Inside, this process is killed if its interpreter does not run for ``timeout`` seconds. Not for longer: a later
-    task of this worker may belong to a pipeline that records no attempts."""
+    """Inside, this process is killed if its interpreter does not run for ``timeout`` seconds. Only inside: a later task
+    of this worker may record no attempts, so it could be killed for ever."""
     _watchdog().set_timeout(timeout)
     try:
         yield

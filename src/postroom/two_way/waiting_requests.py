@@ -62,7 +62,7 @@ class WaitingRequest(Generic[A]):
     """Of a request with an idempotency key: what the same key must come with again."""
     instance_id: uuid.UUID = field(default_factory=uuid.uuid4)
     token: str = field(default_factory=_create_token)
-    """That of the first request with the same key, once this one has taken it over."""
+    """Random. A request that takes over from an earlier one with the same key gets the token of that one."""
     future: Future[A] = field(default_factory=Future)
 
     @property

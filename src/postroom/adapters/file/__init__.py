@@ -1,1 +1,4 @@
-"""The File adapter: files in folders."""
+"""The File adapter: its definition, and sending.
+
+Receiving needs the MessageBox, so it is in postroom.receiving.files.
+"""

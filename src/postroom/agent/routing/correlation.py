@@ -124,7 +124,7 @@ class Convoy:
 
 
 class LocatedInstance(NamedTuple):
-    """The instance of a convoy. ``is_running`` is False if nobody has asked for it."""
+    """The instance of a convoy. ``is_running`` is only known with ``find_running``, otherwise False."""
 
     instance_id: uuid.UUID
     is_running: bool

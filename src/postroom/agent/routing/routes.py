@@ -58,8 +58,7 @@ class Routes:
 
     @property
     def hosts(self) -> set[str]:
-        """The hosts whose work queues get rows. Read it when the rows are written: until then the routing may be out of
-        date, and a host may be missing."""
+        """The hosts whose work queues get rows. Valid after ``write``: before it, the routing may lack a new host."""
         return {
             self._matches.host_names[subscriber.host_id]
             for subscriber in self._subscribers

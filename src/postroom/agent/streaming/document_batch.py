@@ -175,8 +175,9 @@ class DocumentBatch(PublishBatch):
         return matches.version
 
     def _set_counts(self, counts: npt.NDArray[np.int64]) -> None:
-        """Set the number of references to each document, and whether its row counts the only one. The logs count
-        references to suspended documents, because these are published again when they are resumed."""
+        """Set the number of references to each document, and mark those with exactly one: the row itself stores it, and
+        the reference log gets no line. A suspended document has one reference more, because it is published again when
+        it is resumed, so it is never marked."""
         self._is_inline = self._documents.is_inline[self._kept]
         self._counts = counts
         self._has_one_reference = counts == 1

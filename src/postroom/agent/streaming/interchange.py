@@ -62,8 +62,8 @@ class Interchange:
     last_published: int = 0
     """The last document that was published before the rest of the interchange was rejected."""
     seed: uuid.UUID | None = None
-    """The ids of its messages derive from this (default: ``interchange_id``). It is random for an interchange with an
-    idempotency key, because the key may come again after its receipt was purged."""
+    """The ids of its messages derive from this (default: ``interchange_id``). It is random for what a receive task
+    receives, because a key may come again after its receipt was purged."""
 
 
 class DisassemblingPipeline(Protocol):

@@ -62,7 +62,8 @@ class Receiver:
         Afterwards every interchange is completely published, by this run or another, and can be deleted at its source,
         unless it is ``unfinished``. ``pace`` is called between two transactions. It may block, and returns False to
         stop. An interchange that its pipeline rejects is ``refused`` if its adapter wants to decide about it, and not
-        suspended. Raises only if the MessageBox does not answer."""
+        suspended. Raise errors of the environment, and OSError if a body cannot be read. Failures of an interchange are
+        in its result."""
         self._routing.catch_up(self._connection)
         pipeline = _get_pipeline(location)
         unfinished = {interchange.interchange_id: interchange for interchange in interchanges}

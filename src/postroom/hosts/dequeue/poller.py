@@ -26,7 +26,7 @@ _WHILE_SKIPPING = 0.1
 _WHILE_THROTTLED = 0.1
 #: A claim that skips services reads their whole backlog. It uses at most one fifth of the time.
 _REST_FACTOR = 4
-#: Claims start after the last message of a full claim for so many seconds.
+#: After a full claim the next claims start behind its last message. After so many seconds they start at the beginning.
 _FORGET_STARTS_SECONDS = 1.0
 
 #: Returns how much the delivery is throttled, if it is.

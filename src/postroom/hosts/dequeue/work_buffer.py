@@ -10,8 +10,8 @@ Messages are taken in the order in which they were added, but the messages in pr
   next one follows as soon as its predecessor is handled, and outcomes are stored in groups: after a crash, messages
   that were sent already are sent again, in order. If the predecessor failed, the messages that were claimed with it
   are refused, and the MessageBox keeps the order from there on (claim_ordered_messages).
-- Responses to one caller are taken one by one, too. A response is complete when its caller has it, because that is one
-  transaction. So the second response finds no caller and is suspended, even before the first is counted.
+- A caller gets one response. Its responses are processed one after the other: the first completes the caller, and the
+  second finds none and is suspended.
 - A service, for example a send port, is slow while one of its messages is in progress for more than INTERVAL seconds.
   When slow services occupy as many threads as there are dequeue threads, spare threads serve the others, one message
   of each service at a time. Claims skip the slow services whose messages fill the memory queue or have reached the

@@ -96,7 +96,7 @@ class MessagingFailures:
         failed: AcknowledgedMessage | None,
         failure: Failure | None,
     ) -> Outcome:
-        """Publish an error message about ``failure``, or suspend the message if that has no subscriber (FMR-09).
+        """Publish an error message about ``failure`` or, if it has no subscriber, suspend the original (FMR-09).
         Publish a NACK in both cases (FMR-07). Return ``suspension`` if a defect prevents it."""
         try:
             connection = connections.get_writing()

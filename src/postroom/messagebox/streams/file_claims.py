@@ -26,7 +26,9 @@ class FileClaimState(IntEnum):
 
     CLAIMING = 1  # the file is being moved, or has to settle again in the private folder
     CLAIMED = 2  # numbered: the stream receives it
-    PUBLISHED = 3  # its messages are committed, but the file could not be removed
+    #: Its messages are committed, but the file is still there: it could not be removed, a backup copies files at the
+    #: moment, or it is kept because it was written to.
+    PUBLISHED = 3
     MISSING = 4  # the file vanished before it was published
     FAILED = 5  # quarantined: received again when the location is started the next time
 

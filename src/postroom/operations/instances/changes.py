@@ -302,7 +302,11 @@ def _build_state_error(instance: Instance, done: str) -> StateError:
         case InstanceState.SUSPENDED:
             return StateError(what, hint="Resume or terminate it.")
         case _:
-            return StateError(what, why="The instance is not suspended.", hint="There is nothing to do.")
+            return StateError(
+                what,
+                why="The instance is not suspended.",
+                hint=f"See 'postroom instance show {instance.instance_id}'.",
+            )
 
 
 def _build_report_hint(instance: Instance) -> str:

@@ -1,6 +1,6 @@
 """Handles HTTP requests of a host: stores each interchange in the inbox, and responds with 202 or an error.
 
-The requests of two-way locations are published at once, and their clients wait for the response (two_way.py).
+The requests of two-way locations are published at once, and their clients wait for the response (two_way_requests.py).
 """
 
 from __future__ import annotations

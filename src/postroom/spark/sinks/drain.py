@@ -236,8 +236,8 @@ class Drain:
     def _suspend_all(self, connection: Connection, batch: SinkBatch) -> None:
         suspension = Suspension(
             code="PORT_GONE",
-            description="The send port was removed, or is no longer a Spark sink.\n"
-            "Reroute the instance, terminate it, or resume it when the sink exists again.",
+            description="The send port was removed after the message was queued for it, or is no longer a Spark sink.\n"
+            "Reroute the instance, terminate it, or apply an application that has the sink again and resume it.",
         )
         self.queue.fail(connection, batch, {}, dict.fromkeys(batch.seqs, suspension))
 
