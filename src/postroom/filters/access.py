@@ -48,10 +48,6 @@ class PredicateTable(IntEnum):
     LESS_THAN_PREDICATES = 9
     NOT_EQUALS_PREDICATES = 10
 
-    @property
-    def table_name(self) -> str:
-        return self.name.lower()
-
 
 _BY_OPERATOR = {
     Operator.LT: PredicateTable.LESS_THAN_PREDICATES,

@@ -222,7 +222,9 @@ class Precondition:
 def transaction(connection: Connection, work: Callable[[Connection], T], *, has_one_statement: bool = False) -> T:
     """Run ``work`` in one transaction; repeat it from its start after a deadlock or a serialization failure. Work that
     has one statement commits with it, without further round trips."""
-    for attempt in range(1, _MAX_ATTEMPTS + 1):
+    attempt = 0
+    while True:
+        attempt += 1
         try:
             with nullcontext() if has_one_statement else connection.transaction():
                 return work(connection)
@@ -230,7 +232,6 @@ def transaction(connection: Connection, work: Callable[[Connection], T], *, has_
             if attempt == _MAX_ATTEMPTS:
                 raise
             time.sleep(_BACKOFF.delay(attempt))
-    raise AssertionError("unreachable")
 
 
 def operator_transaction(
@@ -250,7 +251,9 @@ def operator_transaction(
         connection.execute("SELECT set_config('lock_timeout', %s, true)", (f"{int(lock_timeout * 1000)}ms",))
         return work(connection)
 
-    for attempt in itertools.count(1):
+    attempt = 0
+    while True:
+        attempt += 1
         lock_timeout = _LOCK_TIMEOUT.delay(attempt)
         try:
             return transaction(connection, work_with_timeout)
@@ -262,7 +265,6 @@ def operator_transaction(
                     hint="Try again. If one of these processes hangs, end it.",
                 ) from error
             time.sleep(lock_timeout)
-    raise AssertionError("unreachable")
 
 
 def _describe_routing_locks(connection: Connection) -> str:

@@ -79,7 +79,7 @@ def test_other_predicates_are_stored_by_operator() -> None:
         & Priority.bitand(1)
     )
     access = choose_access(group(filter))
-    assert [choose_predicate_table(predicate, access).table_name for predicate in group(filter)] == [
+    assert [choose_predicate_table(predicate, access).name.lower() for predicate in group(filter)] == [
         "less_than_predicates",
         "less_than_or_equals_predicates",
         "greater_than_predicates",
@@ -91,7 +91,7 @@ def test_other_predicates_are_stored_by_operator() -> None:
 
 
 def test_the_tables_have_the_names_and_numbers_of_the_schema() -> None:
-    assert {table.value: table.table_name for table in PredicateTable} == {
+    assert {table.value: table.name.lower() for table in PredicateTable} == {
         1: "bitwise_and_predicates",
         2: "equals_predicates",
         3: "equals_predicates_2nd_pass",

@@ -249,7 +249,7 @@ class DocumentBatch(PublishBatch):
             write_part(connection, part)
         shared = [documents.initial_contexts[chunk] for chunk in documents.chunk_of[self._kept].tolist()]
         columns = {key: column.take(pa.array(self._kept)) for key, column in documents.columns.items()}
-        contexts = encode_contexts(shared, columns, len(self._kept))
+        contexts = encode_contexts(shared, columns)
         originators = to_stored_originators(shared, columns, self._routing.login)
         names = [name for name, _ in kinds]
         if originators is None and len(set(names)) == 1 and not self._shared_parts:

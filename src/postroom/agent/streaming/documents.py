@@ -268,7 +268,7 @@ def _concatenate_tables(chunks: Sequence[Chunk]) -> pa.Table | None:
     return pa.concat_tables(tables).combine_chunks() if tables else None
 
 
-def encode_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array], rows: int) -> list[bytes]:
+def encode_contexts(shared: Sequence[Context], columns: Mapping[str, pa.Array]) -> list[bytes]:
     """Return the stored context of each row (see ``Context.to_json``): the shared context and the values of the row.
 
     Distinguished fields are written, other values promoted. ``shared`` has one context per row. The rows of one

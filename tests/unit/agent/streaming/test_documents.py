@@ -42,7 +42,7 @@ def test_distinguished_fields_are_written_and_properties_are_promoted(written: d
         shared.write(Note, "third").write(Other, "x" * 300),
     ]
     # The first byte is the version of jsonb's binary form.
-    stored = [Context.from_json(context[1:]) for context in encode_contexts([shared] * 3, columns, 3)]
+    stored = [Context.from_json(context[1:]) for context in encode_contexts([shared] * 3, columns)]
     assert stored == expected
     assert [build_context(shared, columns, row) for row in range(3)] == expected
 
@@ -70,7 +70,7 @@ def test_distinguished_fields_are_written_and_properties_are_promoted(written: d
 def test_values_of_every_type_are_stored_as_for_a_single_message(column: pa.Array, expected: list[Any]) -> None:
     shared = [Context().promote(BTS.ReceiveLocationName, "drop"), Context().promote(BTS.ReceiveLocationName, "other")]
     contexts = [shared[row % 2] for row in range(len(column))]
-    stored = encode_contexts(contexts, {Region.key: column}, len(column))
+    stored = encode_contexts(contexts, {Region.key: column})
     assert [Context.from_json(context[1:]) for context in stored] == [
         Context({**context.promoted, Region.key: value} if value is not None else context.promoted)
         for context, value in zip(contexts, expected, strict=True)
