@@ -25,6 +25,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -235,11 +236,21 @@ class AdapterDefinition(DeclaredValue):
         """Return the URI: the value of BTS.InboundTransportLocation and BTS.OutboundTransportLocation."""
 
 
-class ReceiveDefinition(AdapterDefinition):
-    """The adapter of a receive location. A host polls the adapter that ``make_receiver`` returns."""
+class ReceivedBy(Enum):
+    """What receives for a location."""
 
-    #: True if the pipeline process of its host receives, with Spark. Otherwise a host receives.
-    receives_on_spark: ClassVar[bool] = False
+    #: The pipeline process of its host, with Spark.
+    PIPELINE = "pipeline"
+    #: The listener of a host. The pipeline process publishes, except for two-way locations: a host publishes these.
+    LISTENER = "listener"
+    #: A host, which polls the adapter that ``make_receiver`` returns, and publishes.
+    POLLER = "poller"
+
+
+class ReceiveDefinition(AdapterDefinition):
+    """The adapter of a receive location."""
+
+    received_by: ClassVar[ReceivedBy] = ReceivedBy.POLLER
     #: True if a reader of Spark reads rows.
     reads_rows: ClassVar[bool] = False
     #: True if an isolated host may receive with it (HST-02).

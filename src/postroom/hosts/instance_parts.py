@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from postroom.adapters.contract import ReceivedBy
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.hosts.delivery_throttle import DeliveryThrottle, Flow
@@ -229,13 +230,9 @@ class InstanceParts:
             self.orchestrations.set_dequeuing(read_dequeuing(connection, ServiceClass.ORCHESTRATIONS))
         host = self.throttle.host = find_host(connection, self._host.name)
         locations = [] if host.stopped else read_receive_locations(connection, host_id=host.host_id)
-        is_listening = self.http.serve([location for location in locations if location.adapter_type.receives_on_spark])
+        is_listening = self.http.serve(_select(locations, ReceivedBy.LISTENER))
         is_polling = self.polled.apply(
-            {
-                location.location_id: location
-                for location in locations
-                if location.enabled and not location.adapter_type.receives_on_spark
-            }
+            {location.location_id: location for location in _select(locations, ReceivedBy.POLLER) if location.enabled}
         )
         # Last: callers that wait get their responses before a stopped host claims no more messages.
         self.registration.set_stopped(connection, host.stopped)
@@ -274,6 +271,10 @@ class InstanceParts:
         running = self.polled.running.copy().values()
         polled = [f"{one.location.name}: {one.failure}" for one in running if one.failure]
         return [*lost, *self.http.problems, *self.polled.problems.values(), *polled, *orchestrations]
+
+
+def _select(locations: Iterable[ReceiveLocation], received_by: ReceivedBy) -> list[ReceiveLocation]:
+    return [location for location in locations if location.adapter_type.received_by is received_by]
 
 
 class ConfigurationWatch:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from psycopg.types.json import Jsonb
 
 from postroom.adapters import File, HttpReceive, ReceiveDefinition
+from postroom.adapters.contract import ReceivedBy
 from postroom.adapters.kinds import get_receive_type, get_watched_folder, load_receive_adapter
 from postroom.application import ReceiveLocationDefinition, ReceivePortDefinition, Schedule
 from postroom.messagebox.configuration.endpoints import read_receive_location_rows, store_receive_location_row
@@ -67,9 +68,9 @@ class ReceiveLocation(Endpoint):
         return get_watched_folder(self.adapter)
 
     @property
-    def is_received_on_spark(self) -> bool:
+    def is_published_on_spark(self) -> bool:
         """True if a pipeline process publishes what the location receives. Otherwise a host does."""
-        return self.adapter_type.receives_on_spark and not self.is_two_way
+        return self.adapter_type.received_by is not ReceivedBy.POLLER and not self.is_two_way
 
     @cached_property
     def pipeline(self) -> ReceivePipeline:

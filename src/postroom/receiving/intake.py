@@ -41,7 +41,7 @@ def select_location_to_serve(
     Accepted requests and claimed files are published even if the location was disabled since or is outside its
     schedule: ``enabled`` of the returned location says whether it may claim new files. A location whose messages a host
     publishes itself is returned only while something is left to publish."""
-    if location.receives_at(now) and location.is_received_on_spark:
+    if location.receives_at(now) and location.is_published_on_spark:
         return location
     try:
         is_file_location = location.watched_folder is not None

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from postroom.adapters import SinkDefinition
+from postroom.adapters.contract import ReceivedBy
 from postroom.application.definition import ApplicationDefinition
 from postroom.errors import StateError
 from postroom.messagebox.connection import connect
@@ -65,7 +66,7 @@ def _find_pipelines(definition: ApplicationDefinition) -> dict[str, bool]:
     """Return the hosts that need Spark, each with whether one of its locations reads bulk files."""
     hosts = {port.host: False for port in definition.send_ports if isinstance(port.adapter, SinkDefinition)}
     locations = (location for port in definition.receive_ports if not port.two_way for location in port.locations)
-    for location in (location for location in locations if location.adapter.receives_on_spark):
+    for location in (location for location in locations if location.adapter.received_by is not ReceivedBy.POLLER):
         hosts[location.host] = hosts.get(location.host, False) or (location.enabled and location.adapter.reads_rows)
     return hosts
 

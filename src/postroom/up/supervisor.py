@@ -196,7 +196,7 @@ class Supervisor:
     def _read_children(self, connection: Connection) -> list[ChildProcess]:
         known = read_hosts(connection)
         on_spark = {
-            location.host_id for location in read_receive_locations(connection) if location.is_received_on_spark
+            location.host_id for location in read_receive_locations(connection) if location.is_published_on_spark
         }
         on_spark |= {port.host_id for port in read_send_ports(connection) if port.is_sink}
         children = [self._build_child("host", host.name) for host in known]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from postroom.adapters.contract import ReceiveDefinition, SendAdapter, SendDefinition
+from postroom.adapters.contract import ReceivedBy, ReceiveDefinition, SendAdapter, SendDefinition
 from postroom.adapters.file.names import DEFAULT_NAME, MACRO, find_template_problems, split_path
 from postroom.clock import Clock, system_clock
 from postroom.stored_definitions import OptionalPath, TextPath
@@ -40,7 +40,7 @@ class File(ReceiveDefinition, SendDefinition):
     """
 
     transport_type: ClassVar[str] = "FILE"
-    receives_on_spark: ClassVar[bool] = True
+    received_by: ClassVar[ReceivedBy] = ReceivedBy.PIPELINE
     can_be_isolated: ClassVar[bool] = False
     max_batch: ClassVar[int] = 20
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from postroom.adapters.contract import ReceiveDefinition
+from postroom.adapters.contract import ReceivedBy, ReceiveDefinition
 from postroom.adapters.http.definition import find_timeout_problems
 from postroom.http.tls import TlsFiles
 from postroom.secrets.credentials import is_digest, is_password_hash, normalize_digest
@@ -51,7 +51,7 @@ class HttpReceive(ReceiveDefinition):
     """
 
     transport_type: ClassVar[str] = "HTTP"
-    receives_on_spark: ClassVar[bool] = True
+    received_by: ClassVar[ReceivedBy] = ReceivedBy.LISTENER
     can_be_two_way: ClassVar[bool] = True
     intake_unit: ClassVar[str] = "interchange"
 

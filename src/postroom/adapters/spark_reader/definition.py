@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from postroom.adapters.contract import ReceiveDefinition
+from postroom.adapters.contract import ReceivedBy, ReceiveDefinition
 from postroom.adapters.file.definition import File
 from postroom.adapters.file.names import DEFAULT_NAME
 from postroom.adapters.spark_schema import Column, parse_columns
@@ -74,7 +74,7 @@ class SparkReader(ReceiveDefinition):
     """
 
     transport_type: ClassVar[str] = "SPARK-READER"
-    receives_on_spark: ClassVar[bool] = True
+    received_by: ClassVar[ReceivedBy] = ReceivedBy.PIPELINE
     reads_rows: ClassVar[bool] = True
     can_be_isolated: ClassVar[bool] = False
 

@@ -275,8 +275,9 @@ class RoutedMessages:
         """For each message, whether its row counts its only reference."""
 
     def count_in_rows(self, *, suspended: Collection[int]) -> None:
-        """Let the row of each message with one reference count it. The caller writes these rows. Add a reference to
-        each ``suspended`` message, which the logs count: the message is published again when it is resumed."""
+        """Mark the messages with exactly one reference: the row itself, which the caller writes, stores it, and the
+        reference log gets no line. A ``suspended`` message has one reference more, because it is published again when
+        it is resumed, so it is never marked."""
         self.only_references = self._counts == 1
         self.only_references[list(suspended)] = False
         self._counts[list(suspended)] += 1

@@ -134,10 +134,12 @@ class HttpLocations:
         ports: defaultdict[str, list[tuple[HttpReceive, ReceiveLocation]]] = defaultdict(list)
         for location in deployed:
             try:
-                if isinstance(location.adapter, HttpReceive):
-                    ports[f"{location.adapter.listen}:{location.adapter.port}"].append((location.adapter, location))
+                adapter = location.adapter
             except DefinitionError:
                 wanted[location.location_id] = location  # reported when it is started
+            else:
+                assert isinstance(adapter, HttpReceive), "no other adapter is received by a listener"
+                ports[f"{adapter.listen}:{adapter.port}"].append((adapter, location))
         for address, deployed_at in ports.items():
             wanted[address] = Listener.of([definition for definition, _ in deployed_at], self._home)
             self._locations[address] = {definition.path: location for definition, location in deployed_at}

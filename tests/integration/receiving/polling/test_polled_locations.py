@@ -46,7 +46,7 @@ def read_state(box: Box, name: str = "rows") -> tuple[str, str | None]:
 def test_a_row_is_received_published_and_removed_without_spark(box: Box, outbox: Outbox, start_host: StartHost) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     location = add_polled_location(box, outbox.definition)
-    assert not location.is_received_on_spark
+    assert not location.is_published_on_spark
     recorder = RecordingAdapter()
     instance = start_host(recorder)
     outbox.put(ORDER)
