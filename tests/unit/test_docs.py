@@ -24,7 +24,7 @@ from postroom.agent.streaming.documents import ALWAYS_PROMOTED, build_initial_co
 from postroom.agent.streaming.interchange import Interchange
 from postroom.cli.main import cli
 from postroom.client.content import Content
-from postroom.client.subscription import SubscriptionSettings
+from postroom.client.subscription import Received, Subscription, SubscriptionSettings
 from postroom.message import Bytes
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
@@ -332,6 +332,13 @@ def test_every_argument_of_the_client_is_documented() -> None:
         assert f"| `{name}` |" in page, f"{name} is not on the page"
     for field in fields(Published):
         assert f"| `{field.name}` |" in page, f"{field.name} is not on the page"
+
+
+@pytest.mark.parametrize("cls", [Client, Subscription, Received])
+def test_every_public_name_of_the_client_is_documented(cls: type[object]) -> None:
+    page = (REFERENCE / "client.md").read_text(encoding="utf-8")
+    for name in vars(cls):
+        assert name.startswith("_") or re.search(rf"`(\w+\.)?{name}\b", page), f"{name} is not on the page"
 
 
 def test_every_package_is_on_the_architecture_page() -> None:

@@ -46,8 +46,9 @@ def test_a_value_of_another_type_is_found_in_a_call() -> None:
 
 def test_a_value_of_another_type_is_found_in_a_publish() -> None:
     client = Mock(spec=Client)
-    client.find_pauses.return_value = iter(())
-    client.publish_now.return_value = [None]
+    client._find_pauses.return_value = iter(())
+    client._publish_now.return_value = [None]
+    client._build_message.return_value = Message.of(b"")
 
     def publish(client: Client) -> None:
         client.publish(b"", promoted={Region: "EU", Total: "abc"})  # type: ignore[arg-type]
@@ -62,7 +63,7 @@ def test_a_value_of_another_type_is_found_in_a_publish() -> None:
     publish(client)
     asyncio.run(publish_in_a_task(AsyncClient(client)))
     assert client.publish.call_count == 2, "only mypy checks these values here"
-    assert client.publish_now.call_count == 1
+    assert client._publish_now.call_count == 1
 
 
 def test_an_int_is_a_value_of_a_decimal_property() -> None:

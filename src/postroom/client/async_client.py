@@ -16,7 +16,7 @@ import asyncio
 import functools
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -24,7 +24,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from postroom.agent.direct.direct_batch import Published
 from postroom.client.client import Client, connect
-from postroom.client.content import Content
+from postroom.client.content import Content, list_messages
 from postroom.client.subscription import POLL_SECONDS, Received, Subscription, SubscriptionSettings
 from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.filters.expression import Filter
@@ -128,7 +128,7 @@ class AsyncSubscription(_Wrapper[Subscription]):
                 failures = 0
             except MessageBoxUnavailable as error:
                 failures += 1
-                delay = self._wrapped.log_failed_poll(error, failures)
+                delay = self._wrapped._log_failed_poll(error, failures)
                 if end is not None and loop.time() + delay > end:
                     raise
                 with suppress(TimeoutError):
@@ -138,7 +138,7 @@ class AsyncSubscription(_Wrapper[Subscription]):
     async def _poll(self, seconds: float) -> Received | None:
         async with self._lock:
             if self._polling is None:
-                self._polling = asyncio.create_task(asyncio.to_thread(self._wrapped.poll, seconds))
+                self._polling = asyncio.create_task(asyncio.to_thread(self._wrapped._poll, seconds))
             return await self._end_poll(self._polling)
 
     async def _end_poll(self, polling: asyncio.Task[Received | None]) -> Received | None:
@@ -193,17 +193,18 @@ class AsyncClient(_Wrapper[Client]):
         **content: Unpack[Content],
     ) -> Published:
         """Publish one message, as ``Client.publish`` does. It holds no thread while programs are throttled."""
-        message = await asyncio.to_thread(self._wrapped.build_message, body, **content)
+        message = await asyncio.to_thread(self._wrapped._build_message, body, **content)
         [published] = await self.publish_many([message], key=key)
         return published
 
-    async def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
+    async def publish_many(self, messages: Iterable[Message], *, key: str | None = None) -> list[Published]:
         """Publish all of these messages or none of them, as ``Client.publish_many`` does."""
-        return await self._publish(messages, functools.partial(self._wrapped.publish_now, messages, key))
+        published = list_messages(messages)
+        return await self._publish(published, functools.partial(self._wrapped._publish_now, published, key))
 
     async def _publish(self, messages: Sequence[Message], publish: Callable[[], R]) -> R:
         """Publish in a thread. Wait on the event loop while programs are throttled."""
-        pauses = self._wrapped.find_pauses(messages)
+        pauses = self._wrapped._find_pauses(messages)
         while True:
             pause, results = await asyncio.to_thread(_pause_or_publish, pauses, publish)
             for result in results:
@@ -236,8 +237,10 @@ class AsyncClient(_Wrapper[Client]):
     ) -> asyncio.Future[Message]:
         """Publish a request, and return the future of its response without waiting. Cancel the future to stop
         waiting."""
-        message = await asyncio.to_thread(self._wrapped.build_message, body, is_request=True, **content)
-        publish = functools.partial(self._wrapped.publish_request, message, key=key, timeout=timeout, response=response)
+        message = await asyncio.to_thread(self._wrapped._build_message, body, is_request=True, **content)
+        publish = functools.partial(
+            self._wrapped._publish_request, message, key=key, timeout=timeout, response=response
+        )
         return asyncio.wrap_future(await self._publish([message], publish))
 
     async def subscribe(

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -28,7 +28,7 @@ from postroom.agent.addressing import direct_context
 from postroom.agent.direct.direct_agent import DirectAgent, Outbox
 from postroom.agent.direct.direct_batch import Published
 from postroom.agent.routing.table import RoutingTable
-from postroom.client.content import Content, Parts, Values
+from postroom.client.content import Content, Parts, Values, list_messages
 from postroom.client.program_requests import ProgramRequest, ProgramRequests
 from postroom.client.subscription import Subscription, SubscriptionSettings
 from postroom.correlation_tokens import copy_token
@@ -140,7 +140,7 @@ class Client:
 
         ``content`` is described at Content. A Message has its properties and parts already. For ``key`` see
         ``publish_many``."""
-        [published] = self.publish_many([self.build_message(body, **content)], key=key)
+        [published] = self.publish_many([self._build_message(body, **content)], key=key)
         return published
 
     def request(
@@ -173,11 +173,11 @@ class Client:
     ) -> Future[Message]:
         """Publish a request, and return the future of its response without waiting: ``response``, or a new one. Cancel
         the future to stop waiting."""
-        message = self.build_message(body, is_request=True, **content)
+        message = self._build_message(body, is_request=True, **content)
         self._wait_while_throttled([message])
-        return self.publish_request(message, key=key, timeout=timeout, response=response)
+        return self._publish_request(message, key=key, timeout=timeout, response=response)
 
-    def publish_request(
+    def _publish_request(
         self, message: Message, *, key: str | None, timeout: float, response: Future[Message] | None
     ) -> Future[Message]:
         """Publish a request, as ``start_request`` does, even if programs are throttled."""
@@ -206,7 +206,7 @@ class Client:
         with self._open_connection():
             return direct_context(self._connection, name, Context() if context is None else context)
 
-    def publish_many(self, messages: Sequence[Message], *, key: str | None = None) -> list[Published]:
+    def publish_many(self, messages: Iterable[Message], *, key: str | None = None) -> list[Published]:
         """Publish all of these messages or none of them.
 
         ``key`` is an idempotency key. As long as receipts are kept (seven days), a second publish under the same key
@@ -216,10 +216,11 @@ class Client:
 
         While the programs of the host are throttled, it waits and then raises Throttled (see ``connect``). Messages
         that finish work do not wait: responses, and what a program publishes while it processes a received message."""
-        self._wait_while_throttled(messages)
-        return self.publish_now(messages, key)
+        published = list_messages(messages)
+        self._wait_while_throttled(published)
+        return self._publish_now(published, key)
 
-    def publish_now(self, messages: Sequence[Message], key: str | None) -> list[Published]:
+    def _publish_now(self, messages: Sequence[Message], key: str | None) -> list[Published]:
         """Publish these messages, as ``publish_many`` does, even if programs are throttled."""
         with self._open_connection(), delay_garbage_collection():
             return self._repeat(key is not None, lambda: self._publish(messages, key))
@@ -248,15 +249,15 @@ class Client:
                 self._server.stop()
 
     def _wait_while_throttled(self, messages: Sequence[Message]) -> None:
-        for pause in self.find_pauses(messages):
+        for pause in self._find_pauses(messages):
             time.sleep(pause)
 
-    def find_pauses(self, messages: Sequence[Message]) -> Iterator[float]:
+    def _find_pauses(self, messages: Sequence[Message]) -> Iterator[float]:
         """Yield the seconds to wait while programs are throttled. Neither the connection nor a transaction is used
         meanwhile. Messages that finish work do not wait, because they reduce the load."""
         if all(message.context.promoted.get(BTS.RouteDirectToTP.key) for message in messages):
             return
-        if not any(subscription.has_unfinished for subscription in list(self._subscriptions)):
+        if not any(subscription._has_unfinished for subscription in list(self._subscriptions)):
             yield from find_pauses(self._get_throttle, self._throttle_wait)
 
     def _get_throttle(self) -> Throttle | None:
@@ -274,7 +275,7 @@ class Client:
                 self._reconnect()
             yield
 
-    def build_message(
+    def _build_message(
         self,
         body: bytes | bytearray | memoryview | Body | Message | None,
         *,
@@ -325,7 +326,7 @@ class Client:
     ) -> Published:
         """Publish the response to a request in the transaction that completes it. It does not wait while programs are
         throttled. A response whose caller is gone is suspended (RR-05)."""
-        message = self.build_message(body, **content)
+        message = self._build_message(body, **content)
         response = message.with_context(copy_token(request, message.context))
 
         def work(connection: Connection, outbox: Outbox) -> None:

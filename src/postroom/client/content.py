@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
-from postroom.message import Part
+from postroom.errors import BadValue
+from postroom.message import Message, Part
 from postroom.properties import Property
 
 #: Values by property, or by the name of a property.
@@ -32,3 +33,15 @@ class Content(Parts, total=False):
     written: Values | None
     predicates: Values | None
     to: str | None
+
+
+def list_messages(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages of a publish. Raise BadValue if they are no messages."""
+    hint = 'Pass messages, such as [Message.of(b"...", promoted={Region: "EU"})].'
+    if isinstance(messages, Message | bytes | str) or not isinstance(messages, Iterable):
+        raise BadValue(f"publish_many needs several messages, not {type(messages).__name__}.", hint=hint)
+    listed = list(messages)
+    for one in listed:
+        if not isinstance(one, Message):
+            raise BadValue(f"publish_many needs messages, not {type(one).__name__}.", hint=hint)
+    return listed

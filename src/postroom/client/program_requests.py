@@ -83,7 +83,14 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
         )
         name = f"requests of {socket.gethostname()} {os.getpid()} {uuid.uuid4()}"
         self._queue = Subscription(
-            connect, host, name, None, lease=_LEASE, prefetch=_PREFETCH, expire_after=_EXPIRE_AFTER
+            connect,
+            host,
+            name,
+            None,
+            lease=_LEASE,
+            prefetch=_PREFETCH,
+            expire_after=_EXPIRE_AFTER,
+            max_attempts=None,
         )
         self._loop.start()
 
@@ -106,7 +113,7 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
     def use_queue(self, connection: Connection) -> None:
         """Create the queue again if it has expired. It expires after all requests with an idempotency key."""
         repeatable = [request.timeout for request in self.waiting if request.has_key]
-        self._queue.set_expiration(connection, max(_EXPIRE_AFTER, timedelta(seconds=max(repeatable, default=0.0))))
+        self._queue._set_expiration(connection, max(_EXPIRE_AFTER, timedelta(seconds=max(repeatable, default=0.0))))
 
     def build_publication(self, message: Message, request: ProgramRequest) -> Publication:
         """Return the publication of a request with its token, which subscribes to the response. Call ``use_queue``
@@ -115,7 +122,7 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
             messages=[replace(message, context=add_token(message.context, request.token))],
             unit=request.unit,
             digest=request.digest,
-            precondition=self.build_response_wait(request, self._queue.service),
+            precondition=self.build_response_wait(request, self._queue._service),
             awaited_by=request.instance_id,
         )
 
@@ -130,7 +137,7 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
                 connection,
                 request.unit,
                 instance_id=request.instance_id,
-                queue_id=self._queue.service.service_id,
+                queue_id=self._queue._service.service_id,
                 queue_name=self._queue.name,
             )
 
@@ -150,7 +157,7 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
                     self._call(partial(transaction, work=partial(self._leave, request=request)))
             else:
                 self._remove_ended()
-                self._call(lambda connection: self._queue.set_expiration(connection, timedelta(0)))
+                self._call(lambda connection: self._queue._set_expiration(connection, timedelta(0)))
         self._queue.close()
 
     def _step(self) -> float:
@@ -162,7 +169,7 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
         return _IDLE_SECONDS if received is None and seconds is None else 0.0
 
     def _call(self, work: Callable[[Connection], T]) -> T:
-        return self._queue.call(lambda _, connection: work(connection))
+        return self._queue._call(lambda _, connection: work(connection))
 
     def _build_timeout(self, request: ProgramRequest) -> ResponseTimeout:
         return ResponseTimeout(
@@ -200,7 +207,7 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
             # Its request may have stopped waiting just now. Then the program that it was taken over from gets it.
             self._remove_ended()
             with suppress(ClaimLost):
-                received.suspend(_build_suspension(CorrelationFailure()))
+                received._suspend(_build_suspension(CorrelationFailure()))
             return
         try:
             response = _read_bodies(received.message)
@@ -208,7 +215,7 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
         except MessageFailure as failure:
             request.answer(failure)
             self.forget(request)
-            received.suspend(_build_suspension(failure))
+            received._suspend(_build_suspension(failure))
         except BaseException:
             self.put_back(request)  # the response is received again when its lease has expired
             raise
@@ -230,11 +237,11 @@ class ProgramRequests(WaitingRequests[ProgramRequest, Message]):
             return transaction(connection, work)
 
         try:
-            received.end(complete)
+            received._end(complete)
         except MessageBoxUnavailable:
             # The transaction may have been committed. The repeat finds nothing then, and nobody else receives it.
             with suppress(ClaimLost):
-                received.end(complete)
+                received._end(complete)
 
 
 def _build_answer(response: Message) -> Message | NoResponse:

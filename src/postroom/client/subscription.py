@@ -24,6 +24,7 @@ from typing import Protocol, Self, TypedDict, TypeVar, Unpack
 
 import psycopg
 
+from postroom.agent.addressing import Addressees
 from postroom.agent.direct.direct_batch import Published
 from postroom.client.content import Content
 from postroom.errors import BadValue, ClaimLost, MessageBoxUnavailable, StateError
@@ -47,6 +48,8 @@ POLL_SECONDS = 0.5
 _BACKOFF = Backoff(first=0.1, longest=5.0)
 _MAX_PREFETCH = 1000
 _MIN_LEASE = timedelta(seconds=1)
+#: From the third attempt on a message is received alone, so fewer attempts could suspend others with it.
+_MIN_ATTEMPTS, _MAX_ATTEMPTS = 3, 1000
 
 
 @dataclass(kw_only=True)
@@ -83,7 +86,8 @@ class Received:
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt, counted from 1. An attempt whose lease expired does not count."""
+        """The number of this attempt, counted from 1. An attempt counts if it ended with ``retry``, or if the lease of
+        the message expired before the program ended it."""
         return self._claimed.attempt + 1
 
     @property
@@ -93,7 +97,7 @@ class Received:
 
     def complete(self) -> None:
         """Remove the message from the queue. Raise ClaimLost if the lease has expired."""
-        self.end(lambda queues, connection, claimed: queues.complete(connection, claimed.claim_id, [claimed.seq]))
+        self._end(lambda queues, connection, claimed: queues.complete(connection, claimed.claim_id, [claimed.seq]))
 
     def reply(
         self, body: bytes | bytearray | memoryview | Body | Message | None = None, **content: Unpack[Content]
@@ -109,41 +113,44 @@ class Received:
                 f"Message {self._claimed.message_id} is not a request: nobody waits for a reply.",
                 hint="End it with complete(), and publish further messages with client.publish().",
             )
-        published = self._subscription.reply(context, self._claimed, body, **content)
-        self._subscription.forget(self._claimed)
+        published = self._subscription._publish_reply(context, self._claimed, body, **content)
+        self._subscription._forget(self._claimed)
         return published
 
-    def retry(self, after: timedelta, reason: str = "") -> None:
-        """Receive the message again after this time. Raise ClaimLost if the lease has expired."""
-        retry = ScheduledRetry(delay=after, code="PROGRAM", description=reason or "The program asked for a retry.")
-        self.end(lambda queues, connection, claimed: queues.retry(connection, claimed.claim_id, {claimed.seq: retry}))
+    def retry(self, after: timedelta | float, reason: str = "") -> None:
+        """Receive the message again after this time, in seconds or as a timedelta. Raise ClaimLost if the lease has
+        expired."""
+        delay = _to_timedelta("after", after)
+        retry = ScheduledRetry(delay=delay, code="PROGRAM", description=reason or "The program asked for a retry.")
+        self._end(lambda queues, connection, claimed: queues.retry(connection, claimed.claim_id, {claimed.seq: retry}))
 
     def fail(self, reason: str) -> None:
         """Suspend the message with a reason, until an operator resumes or terminates it. Raise ClaimLost if the lease
         has expired."""
-        self.suspend(Suspension(code="PROGRAM", description=reason))
+        self._suspend(Suspension(code="PROGRAM", description=reason))
 
     def release(self) -> None:
         """Return the message to the queue: it is received again at once. Raise ClaimLost if the lease has expired."""
-        self.end(lambda queues, connection, claimed: queues.release(connection, claimed.claim_id, [claimed.seq]))
+        self._end(lambda queues, connection, claimed: queues.release(connection, claimed.claim_id, [claimed.seq]))
 
-    def extend(self, lease: timedelta | None = None) -> None:
+    def extend(self, lease: timedelta | float | None = None) -> None:
         """Extend the lease, from now on: by default by its length. The messages that were fetched together share a
         lease. Raise ClaimLost if it has expired."""
-        self._subscription.extend(self._lease, lease or self._lease.length)
+        length = self._lease.length if lease is None else _to_timedelta("lease", lease)
+        self._subscription._extend(self._lease, length)
 
     # -- for responses -----------------------------------------------------------------------------------------
 
-    def suspend(self, suspension: Suspension) -> None:
+    def _suspend(self, suspension: Suspension) -> None:
         """Suspend the message. Raise ClaimLost if the lease has expired."""
-        self.end(
+        self._end(
             lambda queues, connection, claimed: queues.suspend(connection, claimed.claim_id, {claimed.seq: suspension})
         )
 
-    def end(self, change_row: Callable[[HostQueues, Connection, ClaimedMessage], int]) -> None:
+    def _end(self, change_row: Callable[[HostQueues, Connection, ClaimedMessage], int]) -> None:
         """Call a procedure that ends the claim of one row. Raise ClaimLost if the lease has expired."""
-        ended = self._subscription.call(lambda queues, connection: change_row(queues, connection, self._claimed))
-        self._subscription.forget(self._claimed)
+        ended = self._subscription._call(lambda queues, connection: change_row(queues, connection, self._claimed))
+        self._subscription._forget(self._claimed)
         if ended != 1:
             raise lease_expired(self._claimed.message_id)
 
@@ -152,13 +159,15 @@ class SubscriptionSettings(TypedDict, total=False):
     """Settings of a subscription of a program.
 
     Up to ``prefetch`` messages are claimed at a time, each time for ``lease``. A message that is not ended by then is
-    received again. If no program uses the subscription for ``expire_after``, it is removed and its messages are
-    suspended.
+    received again. A message that this has happened to twice may have killed the programs that received it: it is
+    received alone, and suspended after ``max_attempts`` times (None: never). If no program uses the subscription for
+    ``expire_after``, it is removed and its messages are suspended. Times are in seconds, or timedeltas.
     """
 
-    lease: timedelta
+    lease: timedelta | float
     prefetch: int
-    expire_after: timedelta | None
+    expire_after: timedelta | float | None
+    max_attempts: int | None
 
 
 class Subscription:
@@ -176,14 +185,22 @@ class Subscription:
         filter: Filter | None,
         reply: Reply | None = None,
         *,
-        lease: timedelta = timedelta(seconds=30),
+        lease: timedelta | float = timedelta(seconds=30),
         prefetch: int = 20,
-        expire_after: timedelta | None = timedelta(days=7),
+        expire_after: timedelta | float | None = timedelta(days=7),
+        max_attempts: int | None = 5,
     ) -> None:
+        lease = _to_timedelta("lease", lease)
+        expire_after = None if expire_after is None else _to_timedelta("expire_after", expire_after)
         if not name.strip():
             raise BadValue("The name of a subscription is empty.", hint="Give each subscription a name of its own.")
         if not 1 <= prefetch <= _MAX_PREFETCH:
             raise BadValue(f"prefetch is {prefetch}, but must be from 1 to {_MAX_PREFETCH}.")
+        if max_attempts is not None and not _MIN_ATTEMPTS <= max_attempts <= _MAX_ATTEMPTS:
+            raise BadValue(
+                f"max_attempts is {max_attempts}, but must be from {_MIN_ATTEMPTS} to {_MAX_ATTEMPTS}.",
+                hint="Pass None to receive a message again and again.",
+            )
         if lease < _MIN_LEASE:
             raise BadValue(f"A lease of {lease.total_seconds():g} s is too short.", hint="Give it at least a second.")
         self.name = name
@@ -192,6 +209,7 @@ class Subscription:
         self._queues = HostQueues(host.name)
         self._lease = lease
         self._prefetch = prefetch
+        self._max_attempts = max_attempts
         self._fetched: deque[tuple[ClaimedMessage, _Lease]] = deque()
         # The leases of messages that the program has received and not ended, by their numbers.
         self._received: dict[int, _Lease] = {}
@@ -199,12 +217,16 @@ class Subscription:
         self._ending = LazyConnection(connect)
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._service_id = transaction(
-            self._claiming.get(), lambda connection: self._open(connection, filter, expire_after)
-        )
+        try:
+            self._service_id = transaction(
+                self._claiming.get(), lambda connection: self._open(connection, filter, expire_after)
+            )
+        except BaseException:
+            self._claiming.close()
+            raise
 
     @property
-    def service(self) -> SubscribingService:
+    def _service(self) -> SubscribingService:
         """The service that messages are routed to."""
         return SubscribingService(service_id=self._service_id, name=self.name)
 
@@ -216,13 +238,13 @@ class Subscription:
         while not self._closed.is_set():
             remaining = POLL_SECONDS if end is None else min(POLL_SECONDS, end - time.monotonic())
             try:
-                received = self.poll(remaining)
+                received = self._poll(remaining)
                 if received is not None or remaining <= 0:
                     return received
                 failures = 0
             except MessageBoxUnavailable as error:
                 failures += 1
-                delay = self.log_failed_poll(error, failures)
+                delay = self._log_failed_poll(error, failures)
                 if end is not None and time.monotonic() + delay > end:
                     raise
                 self._closed.wait(delay)
@@ -233,7 +255,7 @@ class Subscription:
         return self._closed.is_set()
 
     @property
-    def has_unfinished(self) -> bool:
+    def _has_unfinished(self) -> bool:
         """True if the program has received a message that it has not ended, and whose lease is valid."""
         now = time.monotonic()
         return any(now < lease.deadline for lease in self._received.copy().values())
@@ -258,12 +280,16 @@ class Subscription:
         self._claiming.close()
 
     def remove(self) -> None:
-        """Remove the subscription and close it: no more messages are routed to it. Messages in its queue stay there
-        until a program subscribes under the same name, or an operator decides."""
+        """Remove the subscription and close it, for all programs that use it: no more messages are routed to it.
+        Messages that wait are suspended within some minutes, and after that those that other programs have received and
+        do not end. If a program subscribes under the same name before, it receives them."""
+
+        def work(connection: Connection) -> None:
+            self._replace_filter(connection, self._service_id, None)
+            self._set_expiration(connection, timedelta(0))
+
         with self._lock:
-            transaction(
-                self._ending.get_working(), lambda connection: self._replace_filter(connection, self._service_id, None)
-            )
+            transaction(self._ending.get_working(), work)
         self.close()
 
     def __enter__(self) -> Self:
@@ -274,27 +300,27 @@ class Subscription:
 
     # -- for receive -------------------------------------------------------------------------------------------
 
-    def poll(self, seconds: float) -> Received | None:
+    def _poll(self, seconds: float) -> Received | None:
         """Return the next message, or wait up to this time until there may be one. Raise MessageBoxUnavailable."""
         received = self._take()
         if received is None and seconds > 0:
             self._wait(seconds)
         return received
 
-    def log_failed_poll(self, error: MessageBoxUnavailable, failures: int) -> float:
+    def _log_failed_poll(self, error: MessageBoxUnavailable, failures: int) -> float:
         """Log a failed poll. Return the time until the next one."""
         _log.warning("the subscription %s cannot receive: %s", self.name, error)
         return _BACKOFF.delay(failures)
 
     # -- for received messages ---------------------------------------------------------------------------------
 
-    def call(self, call: Callable[[HostQueues, Connection], T]) -> T:
+    def _call(self, call: Callable[[HostQueues, Connection], T]) -> T:
         """Call a procedure on the connection that ends messages."""
         with self._lock:
             self._check_open()
             return call(self._queues, self._ending.get_working())
 
-    def reply(
+    def _publish_reply(
         self,
         request: Context,
         claimed: ClaimedMessage,
@@ -311,19 +337,19 @@ class Subscription:
 
         return self._reply(request, complete, body, **content)
 
-    def forget(self, claimed: ClaimedMessage) -> None:
+    def _forget(self, claimed: ClaimedMessage) -> None:
         """Note that the program has ended a message."""
         self._received.pop(claimed.seq, None)
 
-    def extend(self, lease: _Lease, length: timedelta) -> None:
+    def _extend(self, lease: _Lease, length: timedelta) -> None:
         """Extend the lease of a claim."""
         started = time.monotonic()
-        extended = self.call(lambda queues, connection: queues.extend_lease(connection, lease.claim_id, length))
+        extended = self._call(lambda queues, connection: queues.extend_lease(connection, lease.claim_id, length))
         if not extended:
             raise lease_expired(None)
         lease.deadline = started + length.total_seconds()
 
-    def read_claimed(self, query: Callable[[HostQueues, Connection], T]) -> T:
+    def _read_claimed(self, query: Callable[[HostQueues, Connection], T]) -> T:
         """Read a received message, also while the subscription is being closed."""
         with self._lock:
             return query(self._queues, self._ending.get_working())
@@ -334,14 +360,20 @@ class Subscription:
 
     # -- claiming ----------------------------------------------------------------------------------------------
 
-    def set_expiration(self, connection: Connection, expire_after: timedelta | None) -> uuid.UUID:
+    def _set_expiration(self, connection: Connection, expire_after: timedelta | None) -> uuid.UUID:
         """Create the queue of the subscription if it does not exist, and note that it is used now."""
-        return self._queues.open_program_subscription(connection, self.name, expire_after)
+        return self._queues.open_program_subscription(connection, self.name, expire_after, self._max_attempts)
 
     def _open(self, connection: Connection, filter: Filter | None, expire_after: timedelta | None) -> uuid.UUID:
         """Create the subscription, or replace it if its filter has changed. Without a filter only instance
         subscriptions route messages to it."""
-        service_id = self.set_expiration(connection, expire_after)
+        if filter is not None and self.name in Addressees.read(connection):
+            raise StateError(
+                f"There is a send port or a send port group {self.name!r}.",
+                why="The name of a subscription shows who receives a message, so it cannot be theirs.",
+                hint="Give the subscription another name.",
+            )
+        service_id = self._set_expiration(connection, expire_after)
         if filter is not None:
             self._replace_filter(connection, service_id, filter)
         return service_id
@@ -371,7 +403,7 @@ class Subscription:
             message, lease = self._fetched.popleft()
             if time.monotonic() < lease.deadline:
                 self._received[message.seq] = lease
-                return Received(self, message, lease, build_message(message, self))
+                return Received(self, message, lease, build_message(message, _Reader(self)))
         return None
 
     def _wait(self, seconds: float) -> None:
@@ -381,6 +413,28 @@ class Subscription:
                 pass
         except psycopg.Error as error:
             raise MessageBoxUnavailable("The connection was lost.", why=str(error)) from error
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the large bodies of received messages."""
+
+    subscription: Subscription
+
+    def read_claimed(self, query: Callable[[HostQueues, Connection], T]) -> T:
+        return self.subscription._read_claimed(query)
+
+
+def _to_timedelta(name: str, given: timedelta | float) -> timedelta:
+    """Return a time that is given in seconds or as a timedelta. Raise BadValue for anything else."""
+    if isinstance(given, timedelta):
+        return given
+    try:
+        if not isinstance(given, bool | str):
+            return timedelta(seconds=given)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise BadValue(f"{name} is {given!r}, but must be a number of seconds or a timedelta.")
 
 
 def lease_expired(message_id: uuid.UUID | None) -> ClaimLost:

@@ -195,7 +195,7 @@ class HostQueues:
         self._insert_error = f"SELECT insert_error_message_{host}(%s, %s, %s, %s::jsonb, %s, %s)"
         self._release = f"SELECT release_messages_{host}(%s, %s::bigint[])"
         self._release_claims = f"SELECT release_claims_{host}(%s, %s::bigint[])"
-        self._open_program_subscription = f"SELECT open_program_subscription_{host}(%s, %s)"
+        self._open_program_subscription = f"SELECT open_program_subscription_{host}(%s, %s, %s)"
         self._claim_for_program = f"SELECT * FROM claim_for_program_{host}(%s, %s, %s, %s)"
         self._extend_lease = f"SELECT extend_lease_{host}(%s, %s)"
         self._parts = f"SELECT * FROM read_parts_{host}(%s, %s, %s)"
@@ -230,9 +230,12 @@ class HostQueues:
 
         return read_blocking(connection, self._dequeue, make_row, *arguments)
 
-    def open_program_subscription(self, connection: Connection, name: str, expire_after: timedelta | None) -> uuid.UUID:
+    def open_program_subscription(
+        self, connection: Connection, name: str, expire_after: timedelta | None, max_attempts: int | None
+    ) -> uuid.UUID:
         """Create the subscription of a program, or find it, and note that it is used. Return its service id."""
-        service_id: uuid.UUID = read_value(connection, self._open_program_subscription, name, expire_after)
+        arguments = (name, expire_after, max_attempts)
+        service_id: uuid.UUID = read_value(connection, self._open_program_subscription, *arguments)
         return service_id
 
     def claim_for_program(

@@ -47,7 +47,7 @@ def test_a_reply_answers_the_request_and_completes_it(box: Box, client: Client, 
     answer = response.result(PATIENCE)
     assert answer.data == b"5"
     assert answer.context[BTS.CorrelationToken] == request.message.context[BTS.CorrelationToken]
-    assert not pricing.has_unfinished
+    assert not pricing._has_unfinished
     with pytest.raises(ClaimLost):
         request.complete()
     run_all_jobs_once(box.connection)
@@ -120,7 +120,7 @@ def test_a_request_whose_reply_cannot_be_published_can_still_be_ended(client: Cl
         request.reply(b"5", promoted={"Orders.Unknown": 1})
     with pytest.raises(BadValue):
         request.reply(b"5", promoted={Priority: "one"})  # type: ignore[arg-type]
-    assert pricing.has_unfinished
+    assert pricing._has_unfinished
     request.reply(b"5")
     assert response.result(PATIENCE).data == b"5"
 

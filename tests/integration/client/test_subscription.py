@@ -147,6 +147,119 @@ def test_a_program_that_is_killed_loses_no_message(box: Box, client: Client) -> 
         wait_until(is_received)
 
 
+KILLED = """
+import os, sys
+from postroom.client.client import Client
+with Client(sys.argv[1]) as client, client.subscribe("billing", "Orders.Region == 'EU'", max_attempts=3) as own:
+    while (received := own.receive(timeout=0)) is not None:
+        if received.message.data == b"poison":
+            os._exit(9)
+        print(received.message.data.decode(), received.attempt, flush=True)
+        received.complete()
+"""
+
+
+def expire_leases(box: Box) -> None:
+    read_value(box.connection, "SELECT dead_processes_cleanup(p_now => clock_timestamp() + interval '1 minute')")
+
+
+def test_a_message_that_kills_its_program_is_suspended_and_the_others_are_received(box: Box, client: Client) -> None:
+    client.subscribe("billing", EU).close()
+    publish(client, b"one", b"poison", b"two", b"three")
+    deaths, received = 0, ""
+    while True:
+        run = subprocess.run([sys.executable, "-c", KILLED, box.url], capture_output=True, text=True, check=False)
+        received += run.stdout
+        if run.returncode == 0:
+            break
+        assert run.returncode == 9, run.stderr
+        deaths += 1
+        expire_leases(box)
+    assert deaths == 3
+    assert sorted(received.split()[::2]) == ["one", "three", "two"]
+    assert box.suspended() == [("PROGRAM", True)]
+    assert "did not end it before its lease expired, 3 times" in box.read_error()
+    assert check(box.connection) == []
+
+
+def test_deliveries_are_counted_and_a_suspect_is_received_alone(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU, max_attempts=4) as subscription:
+        publish(client, b"one", b"two")
+        for attempt in (1, 2):
+            assert [receive(subscription).attempt for _ in range(2)] == [attempt, attempt]
+            expire_leases(box)
+        first = receive(subscription)
+        assert (first.message.data, first.attempt) == (b"one", 3)
+        publish(client, b"three")
+        other = receive(subscription)
+        assert other.message.data == b"three", "it is no suspect"
+        assert subscription.receive(timeout=0) is None, "another suspect waits until the first one is ended"
+        first.complete()
+        assert receive(subscription).message.data == b"two"
+
+
+def test_a_resumed_message_is_attempted_as_often_again(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU, max_attempts=3) as subscription:
+        publish(client, b"one")
+        for _ in range(2):
+            for _ in range(3):
+                received = receive(subscription)
+                expire_leases(box)
+            assert box.suspended() == [("PROGRAM", True)]
+            resume(box.connection, received.instance_id)
+        receive(subscription).complete()
+
+
+def test_without_a_maximum_a_message_is_received_again_and_again(box: Box, client: Client) -> None:
+    with client.subscribe("billing", EU, max_attempts=None) as subscription:
+        publish(client, b"one", b"two")
+        for attempt in range(1, 8):
+            assert [receive(subscription).attempt for _ in range(2)] == [attempt, attempt]
+            expire_leases(box)
+    assert box.suspended() == []
+
+
+def test_a_program_cannot_subscribe_under_the_name_of_a_send_port(box: Box, client: Client) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    with pytest.raises(StateError, match="send port group 'Europe'"):
+        client.subscribe("Europe", EU)
+    assert box.count("subscriptions") == 1
+
+
+def test_times_can_be_seconds(client: Client) -> None:
+    with client.subscribe("billing", EU, lease=30, expire_after=86400.0) as subscription:
+        publish(client, b"one")
+        received = receive(subscription)
+        received.extend(60)
+        received.retry(0)
+        assert receive(subscription).attempt == 2
+
+
+def test_a_generator_of_messages_is_published(box: Box, client: Client) -> None:
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    published = client.publish_many(Message.of(b"", promoted={Region: "EU"}) for _ in range(3))
+    assert [one.subscribers for one in published] == [("Europe",)] * 3
+    for wrong in (Message.of(b""), b"", [b""], None):
+        with pytest.raises(BadValue, match="publish_many needs"):
+            client.publish_many(wrong)  # type: ignore[arg-type]
+
+
+def test_the_messages_of_a_removed_subscription_are_suspended(box: Box, client: Client) -> None:
+    subscription = client.subscribe("billing", EU, expire_after=None, prefetch=1)
+    publish(client, b"one", b"two")
+    receive(subscription)
+    subscription.remove()
+    run_all_jobs_once(box.connection)
+    assert box.suspended() == [], "a program may still work on a message"
+    expire_leases(box)
+    run_all_jobs_once(box.connection)
+    assert box.suspended() == [("SUBSCRIPTION_EXPIRED", True)] * 2
+    assert "A program removed the subscription billing." in box.read_error()
+    with client.subscribe("billing", EU) as again:
+        resume(box.connection, box.suspended_rows()[0].instance_id)
+        receive(again).complete()
+
+
 def test_a_failed_message_is_suspended_with_the_reason_and_can_be_resumed(box: Box, client: Client) -> None:
     with client.subscribe("billing", EU) as subscription:
         publish(client, b"one")
@@ -227,6 +340,10 @@ def test_a_subscription_survives_lost_connections(box: Box, client: Client) -> N
     [
         ({"prefetch": 0}, "prefetch is 0"),
         ({"lease": timedelta(milliseconds=1)}, "too short"),
+        ({"lease": 0.5}, "too short"),
+        ({"lease": "a minute"}, "lease is 'a minute', but must be a number of seconds or a timedelta"),
+        ({"expire_after": "never"}, "expire_after is 'never'"),
+        ({"max_attempts": 2}, "max_attempts is 2"),
     ],
 )
 def test_wrong_settings_are_refused(client: Client, settings: dict[str, object], message: str) -> None:

@@ -11,24 +11,6 @@ from postroom.client.async_client import AsyncClient, AsyncReceived, AsyncSubscr
 from postroom.client.client import Client, connect
 from postroom.client.subscription import Received, Subscription
 
-#: Methods for other modules of Postroom. The documentation does not mention them.
-INTERNAL = {
-    Client: {"build_message", "find_pauses", "publish_now", "publish_request"},
-    Subscription: {
-        "call",
-        "extend",
-        "forget",
-        "has_unfinished",
-        "log_failed_poll",
-        "poll",
-        "read_claimed",
-        "reply",
-        "service",
-        "set_expiration",
-    },
-    Received: {"end", "suspend"},
-}
-
 
 def get_public_names(cls: type[Any]) -> set[str]:
     return {name for name in vars(cls) if not name.startswith("_")}
@@ -43,8 +25,7 @@ def get_parameters(function: Any) -> list[tuple[str, object, object]]:
     ("cls", "async_cls"), [(Client, AsyncClient), (Subscription, AsyncSubscription), (Received, AsyncReceived)]
 )
 def test_the_asyncio_class_has_the_same_methods_and_parameters(cls: type[Any], async_cls: type[Any]) -> None:
-    names = get_public_names(cls) - INTERNAL[cls]
-    assert INTERNAL[cls] <= get_public_names(cls)
+    names = get_public_names(cls)
     assert get_public_names(async_cls) == names
     for name in names:
         if not isinstance(method := getattr(cls, name), property):

@@ -26,7 +26,9 @@ CREATE TABLE messagebox.work_queue (
     counted_in       xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
     claim_id         uuid,                               -- null: not claimed
     claimed_by       integer,                            -- the host instance
-    for_host_instance integer                            -- of a response: only this host instance claims it (RR-03)
+    for_host_instance integer,                           -- of a response: only this host instance claims it (RR-03)
+    -- Of a program's message: how often a lease has expired before the program ended the message; null: never.
+    expired_leases   smallint
 ) PARTITION BY LIST (host_id);
 -- There is no primary key. PostgreSQL could use its index for the ORDER BY of a dequeue, and would then visit every
 -- claimed row.
@@ -53,6 +55,9 @@ CREATE INDEX work_queue_sinks ON messagebox.work_queue (service_id, priority, se
 -- The messages that wait for a program, in the order in which it receives them.
 CREATE INDEX work_queue_programs ON messagebox.work_queue (service_id, priority, seq)
     WHERE claim_id IS NULL AND service_class = 256;
+-- The messages that may have killed the programs that received them. They are delivered one at a time.
+CREATE INDEX work_queue_suspects ON messagebox.work_queue (service_id, priority, seq)
+    WHERE service_class = 256 AND expired_leases >= 2;
 
 -- The messages that wait for a retry or a service window.
 CREATE TABLE messagebox.scheduled_queue (
@@ -217,7 +222,9 @@ CREATE TABLE messagebox.program_subscriptions (
     name          text NOT NULL UNIQUE,
     -- It is removed if no program has used it for this time; null: never.
     expire_after  interval,
-    last_used_at  timestamptz NOT NULL
+    last_used_at  timestamptz NOT NULL,
+    -- A message whose lease has expired this often is suspended; null: never.
+    max_attempts  smallint
 );
 
 -- The claims of programs. Host instances need none, because their lock shows that they live.

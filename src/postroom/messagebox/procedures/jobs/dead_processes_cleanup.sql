@@ -4,7 +4,8 @@
 -- responses are suspended: no process can deliver them (RR-06). A request with an idempotency key keeps waiting until
 -- its time is over, because a repeated request can take it over. An orchestration instance that five host instances
 -- had when they died is suspended (int_release_failed). Messages of a sink's batch stay in the batch: the next process
--- that serves the sink writes the same batch. Claims of programs are released when their lease expires.
+-- that serves the sink writes the same batch. Claims of programs are released when their lease expires: the messages of
+-- the claim get one more attempt, and those that this has happened to max_attempts times are suspended.
 -- Locks: tries the advisory lock (7002, id) of each instance for a moment; orchestration instances in the order of
 -- their ids, as those that store them do. Indexes: orchestration_instances_claimed; work_queue_claimed, from one claim
 -- to the next, so that the rows of a large batch are not read.
@@ -21,6 +22,7 @@ DECLARE
     released bigint := 0;
     n bigint;
     lost queue_row[];
+    expired_claims uuid[];
 BEGIN
     FOR instance IN SELECT * FROM host_instances ORDER BY id LOOP
         IF pg_try_advisory_xact_lock(7002, instance.id) THEN
@@ -39,7 +41,32 @@ BEGIN
         END IF;
     END LOOP;
     -- A lease that would be valid for longer than its length is from before the clock was set back.
-    DELETE FROM leases WHERE expires_at NOT BETWEEN p_now AND p_now + length;
+    WITH expired AS (
+        DELETE FROM leases WHERE expires_at NOT BETWEEN p_now AND p_now + length RETURNING claim_id
+    )
+    SELECT array_agg(e.claim_id) INTO expired_claims FROM expired e;
+    UPDATE work_queue q
+       SET claim_id = NULL, attempt = q.attempt + 1,
+           expired_leases = (SELECT coalesce(q.expired_leases, 0) + 1 FROM program_subscriptions u
+                              WHERE u.service_id = q.service_id AND u.max_attempts IS NOT NULL)
+     WHERE q.claim_id = ANY (expired_claims);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    released := released + n;
+    IF n > 0 THEN
+        WITH done AS (
+            DELETE FROM work_queue q
+             USING program_subscriptions u
+             WHERE u.service_id = q.service_id AND q.service_class = 256 AND q.expired_leases >= 2
+               AND q.expired_leases >= u.max_attempts AND q.claim_id IS NULL
+            RETURNING int_row(q) AS row, q.expired_leases AS times
+        )
+        SELECT array_agg(int_fail(d.row, p_now, 'failure', true, 'PROGRAM', format(
+                   'A program received the message, and did not end it before its lease expired, %s times.', d.times)
+                   || chr(10) || 'The message may be what ends the program. Or the work takes longer than the lease.'
+                   || chr(10) || 'Read the log of the program. Correct it, and resume the instance. Or terminate it.'))
+          INTO lost FROM done d;
+        PERFORM int_suspend(lost);
+    END IF;
     -- An instance is registered before it claims: an instance without a row is not working on any message.
     UPDATE work_queue q SET claim_id = NULL, claimed_by = NULL
      WHERE q.claim_id = ANY (ARRAY(

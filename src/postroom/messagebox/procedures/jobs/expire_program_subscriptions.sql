@@ -1,4 +1,4 @@
--- Remove the subscriptions that no program has used for their time. Their messages are suspended: they stay until an
+-- Remove the subscriptions that no program has used for their time, or that were removed (a time of 0). Their messages are suspended: they stay until an
 -- operator decides, or until a program subscribes under the same name and an operator resumes them. Requests of
 -- programs that have ended stop waiting, and their responses are suspended and cannot be resumed (RR-06). Messages that
 -- a program has claimed are left until their lease expires. Returns the number of messages.
@@ -32,7 +32,8 @@ BEGIN
                                         'The response could not be correlated to an existing request.' || chr(10)
                                         || 'The program that waited for it has ended.')
                    ELSE int_fail(d.row, p_now, 'failure', true, 'SUBSCRIPTION_EXPIRED', format(
-                                 'No program has used the subscription %s since %s.', expired.name,
+                                 CASE WHEN expired.expire_after = '0' THEN 'A program removed the subscription %s.'
+                                      ELSE 'No program has used the subscription %s since %s.' END, expired.name,
                                  to_char(expired.last_used_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"'))) END)
           INTO moved FROM done d;
         suspended := suspended + int_suspend(moved);
