@@ -466,7 +466,8 @@ def test_once_reports_its_progress(
         files.is_busy = False
         wait_until(lambda: list_locations(box.connection)[0].published == 100, what="the end of the job")
         shown.extend(list_locations(box.connection))
-        box.connection.execute("DELETE FROM messagebox.file_claims")
+        for claim in box.file_claims():
+            box.delete_file_claim(claim.interchange_id)
         return True
 
     monkeypatch.setattr(BulkFiles, "receive", receive)

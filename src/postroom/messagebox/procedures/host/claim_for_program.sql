@@ -1,6 +1,6 @@
 -- Claim up to p_limit messages of a program's subscription, best priority and lowest number first, and return them as
 -- dequeue_messages_<host> does. The claim is valid until its lease expires. No row if nothing waits.
--- A message whose lease has expired twice may have killed the programs that received it. It is claimed alone, and before
+-- A message whose lease has expired twice may have killed the programs that received it. It is claimed alone, before
 -- the others, and only while no other such message of the subscription is claimed: the next program that dies with one
 -- shows which one it is.
 -- Indexes: work_queue_suspects, and work_queue_programs, walked in its order; see dequeue_messages for the settings.

@@ -1,9 +1,11 @@
--- Remove the subscriptions that no program has used for their time, or that were removed (a time of 0). Their messages are suspended: they stay until an
--- operator decides, or until a program subscribes under the same name and an operator resumes them. Requests of
--- programs that have ended stop waiting, and their responses are suspended and cannot be resumed (RR-06). Messages that
--- a program has claimed are left until their lease expires. Returns the number of messages.
--- Index: work_queue_programs. Locks: changes the routing (advisory (7001, 0) exclusive), if a subscription with a
--- filter expires; the rows of instance subscriptions, FOR UPDATE, so that no publish adds a response afterwards.
+-- Remove the subscriptions that no program has used for their time, or that were removed (a time of 0). Their messages
+-- are suspended: they stay until an operator decides, or until a program subscribes under the same name and an
+-- operator resumes them. Requests of programs that have ended stop waiting, and their responses are suspended and
+-- cannot be resumed (RR-06). Messages that a program has claimed are left until their lease expires. Returns the
+-- number of messages.
+-- Index: work_queue_programs. Locks: changes the routing (advisory (7001, 0) exclusive), if a
+-- subscription with a filter expires; the rows of instance subscriptions, FOR UPDATE, so that no publish adds a
+-- response afterwards.
 CREATE OR REPLACE FUNCTION messagebox.expire_program_subscriptions(p_now timestamptz DEFAULT now()) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET enable_seqscan = off AS $$
