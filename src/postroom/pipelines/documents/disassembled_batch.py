@@ -183,28 +183,10 @@ class Document(NamedTuple):
     root: etree._Element | None = None
 
 
-def build_batch(
-    promotes: tuple[Property, ...],
-    documents: Sequence[Document],
-    failures: Sequence[BadDocument] = (),
-    written: WrittenDocuments | None = None,
-) -> DisassembledBatch:
-    """Build a batch of documents and of those that failed. ``written`` has the large documents that were written."""
-    columns = [
-        pa.array([document.values[position] for document in documents], type=to_arrow_type(prop.value_type))
-        for position, prop in enumerate(promotes)
-    ]
-    messages = build_messages(
-        promotes,
-        numbers=[document.number for document in documents],
-        bodies=[document.body for document in documents],
-        offsets=[document.offset for document in documents],
-        message_types=[document.message_type for document in documents],
-        columns=columns,
-    )
-    roots = tuple(document.root for document in documents if document.root is not None)
-    body = None if written is None else written.body
-    return DisassembledBatch(messages=messages, failures=tuple(failures), roots=roots, written=body)
+def build_batch(promotes: tuple[Property, ...], document: Document) -> DisassembledBatch:
+    """Build the batch of an interchange that is one document."""
+    [batch] = build_batches(promotes, [document], BatchSize(rows=1, bytes=1))
+    return batch
 
 
 def build_batches(
@@ -213,21 +195,60 @@ def build_batches(
     size: BatchSize,
     written: WrittenDocuments | None = None,
 ) -> Iterator[DisassembledBatch]:
-    """Yield the documents in batches of this size, as ``build_batch`` builds them."""
-    good: list[Document] = []
-    bad: list[BadDocument] = []
-    total = 0
+    """Yield the documents in batches of this size. ``written`` has the large documents that were written."""
+    builder = _BatchBuilder()
     for document in documents:
         if isinstance(document, BadDocument):
-            bad.append(document)
+            builder.failures.append(document)
         else:
-            good.append(document)
-        total += len(document.body)
-        if len(good) + len(bad) >= size.rows or total >= size.bytes:
-            yield build_batch(promotes, good, bad, written)
-            good, bad, total = [], [], 0
-    if good or bad:
-        yield build_batch(promotes, good, bad, written)
+            builder.add(document)
+        builder.size += len(document.body)
+        if len(builder.numbers) + len(builder.failures) >= size.rows or builder.size >= size.bytes:
+            yield builder.build(promotes, written)
+            builder = _BatchBuilder()
+    if builder.numbers or builder.failures:
+        yield builder.build(promotes, written)
+
+
+class _BatchBuilder:
+    """The columns of a batch. Ten thousand documents would cost the garbage collector more time than their columns."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.failures: list[BadDocument] = []
+        self.size = 0
+        self._bodies: list[bytes] = []
+        self._values: list[Sequence[Value | None]] = []
+        self._message_types: list[str | None] = []
+        self._offsets: list[int] = []
+        self._roots: list[etree._Element] = []
+
+    def add(self, document: Document) -> None:
+        number, body, values, message_type, offset, root = document
+        self.numbers.append(number)
+        self._bodies.append(body)
+        self._values.append(values)
+        self._message_types.append(message_type)
+        self._offsets.append(offset)
+        if root is not None:
+            self._roots.append(root)
+
+    def build(self, promotes: tuple[Property, ...], written: WrittenDocuments | None) -> DisassembledBatch:
+        messages = build_messages(
+            promotes,
+            numbers=self.numbers,
+            bodies=self._bodies,
+            offsets=self._offsets,
+            message_types=self._message_types,
+            columns=[
+                pa.array([values[position] for values in self._values], type=to_arrow_type(prop.value_type))
+                for position, prop in enumerate(promotes)
+            ],
+        )
+        body = None if written is None else written.body
+        return DisassembledBatch(
+            messages=messages, failures=tuple(self.failures), roots=tuple(self._roots), written=body
+        )
 
 
 class WrittenDocuments:

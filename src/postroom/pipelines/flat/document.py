@@ -204,7 +204,7 @@ def disassemble(pipeline: FlatDocument, body: Body, size: BatchSize) -> Iterator
     else:
         texts = _read_xml(pipeline, content)
     values = FlatPromotion(pipeline, ()).values([texts.get(name) for name in pipeline.record.names])
-    yield build_batch(pipeline.promotes, [Document(1, content, values, pipeline.message_type)])
+    yield build_batch(pipeline.promotes, Document(1, content, values, pipeline.message_type))
 
 
 def _read_xml(pipeline: FlatDocument, content: bytes) -> FieldTexts:

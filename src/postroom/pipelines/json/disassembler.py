@@ -83,7 +83,7 @@ class JsonDisassembler:
             yield from self._read_array(self._split, content, size)
             return
         values = self._promotion.values(document)
-        yield build_batch(self._promotes, [Document(1, content, values, self._message_type)])
+        yield build_batch(self._promotes, Document(1, content, values, self._message_type))
 
     def read_lines(self, body: Body, size: BatchSize) -> Iterator[DisassembledBatch]:
         """Yield one message for each line that is not blank, in batches of one block of lines."""

@@ -125,7 +125,7 @@ def check_can_correct(pipeline: Rows) -> None:
 
 def _pass_through(pipeline: Rows, body: Body) -> Iterator[DisassembledBatch]:
     check_can_correct(pipeline)
-    yield build_batch((), [Document(1, read_whole(body, "row"), (), pipeline.message_type)])
+    yield build_batch((), Document(1, read_whole(body, "row"), (), pipeline.message_type))
 
 
 # -- lines ---------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def _read_line(pipeline: Rows, source: RowSource, content: bytes) -> Disassemble
     hidden = pipeline.hidden_columns
     values = _read_values(source, content, hidden)
     promoted = [_promote(prop, path, values.get(path)) for prop, path in pipeline.promotions.entries]
-    return build_batch(pipeline.promotes, [Document(1, _write_body(pipeline, values), promoted, pipeline.message_type)])
+    return build_batch(pipeline.promotes, Document(1, _write_body(pipeline, values), promoted, pipeline.message_type))
 
 
 def _read_values(source: RowSource, content: bytes, hidden: frozenset[str] = frozenset()) -> dict[str, Any]:

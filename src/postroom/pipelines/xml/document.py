@@ -49,7 +49,7 @@ def disassemble(pipeline: Xml, body: Body, size: BatchSize) -> Iterator[Disassem
     root = read_tree(content)
     if pipeline.split is None:
         values = _promotion(pipeline).values(root)
-        yield build_batch(pipeline.promotes, [Document(1, content, values, get_message_type(root), root=root)])
+        yield build_batch(pipeline.promotes, Document(1, content, values, get_message_type(root), root=root))
     else:
         written = WrittenDocuments()
         documents = _split(pipeline, pipeline.split, content, root, written)

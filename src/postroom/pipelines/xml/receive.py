@@ -64,7 +64,7 @@ def disassemble(pipeline: XmlReceive, body: Body, size: BatchSize) -> Iterator[D
             if schema is None
             else compile_schema_promotion(schema).values(root, _self_closed_check(closed, root, lambda: 0))
         )
-        yield build_batch(pipeline.promotes, [_make_document(pipeline, 1, content, root, values)])
+        yield build_batch(pipeline.promotes, _make_document(pipeline, 1, content, root, values))
     else:
         written = WrittenDocuments()
         documents = _open_envelope(pipeline, root, closed, written)
@@ -79,7 +79,7 @@ def _empty_message(pipeline: XmlReceive) -> DisassembledBatch:
             why="An empty interchange has no message type and therefore no schema.",
             hint="Send an XML document, or set allow_unrecognized.",
         )
-    return build_batch(pipeline.promotes, [Document(1, b"", [None] * len(pipeline.promotes), None)])
+    return build_batch(pipeline.promotes, Document(1, b"", [None] * len(pipeline.promotes), None))
 
 
 def _open_envelope(
