@@ -49,7 +49,7 @@ class Quotes:
             RequestPublisher(
                 host=self.box.host(),
                 host_instance=instance.host_instance,
-                callers=instance.parts.callers,
+                callers=instance.callers,
                 routing=RoutingTable(),
             )
         )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.hosts.instance import HostInstance
-from postroom.hosts.instance_parts import HostSettings
+from postroom.hosts.host_instance import HostInstance, HostSettings
 from postroom.hosts.run import run_host
 
 __all__ = [

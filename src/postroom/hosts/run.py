@@ -9,8 +9,7 @@ from pathlib import Path
 
 from postroom.adapters import build
 from postroom.errors import Unavailable
-from postroom.hosts.instance import HostInstance
-from postroom.hosts.instance_parts import HostSettings
+from postroom.hosts.host_instance import HostInstance, HostSettings
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
 from postroom.monitoring.server import MonitoringServer
 from postroom.processes.frozen_processes import end_blocked_process
@@ -46,6 +45,12 @@ def run_host(
     """
     raise_file_limit(_OPEN_FILES)
     stopping = stop or threading.Event()
+    is_stuck = threading.Event()
+
+    def end_process() -> None:
+        is_stuck.set()
+        stopping.set()
+
     instance = HostInstance(
         url,
         host_name,
@@ -53,14 +58,8 @@ def run_host(
         as_role=as_role,
         build_adapter=build_adapter,
         settings=settings,
+        on_stuck_thread=end_process,
     )
-    is_stuck = threading.Event()
-
-    def end_process() -> None:
-        is_stuck.set()
-        stopping.set()
-
-    instance.on_stuck_thread = end_process
     blocked_limit = (settings or HostSettings()).blocked_limit.total_seconds()
     with set_on_stop_signals(stopping), end_blocked_process(blocked_limit), instance:
         if monitoring is not None:

@@ -158,7 +158,7 @@ class Clients:
             self._host = self._start()
             self._host.start()
         host = self._host
-        wait_until(lambda: host.parts.http.ports)
+        wait_until(lambda: host.http.ports)
         connection = HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)
         connection.request("POST", "/orders", body=content)
         assert connection.getresponse().status == 202

@@ -83,7 +83,7 @@ def test_a_message_in_progress_is_finished_while_other_threads_end(box: Box, sta
 def test_a_change_is_taken_when_its_notification_arrives(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.hosts.instance_parts._APPLY_SECONDS", 2.0 * PATIENCE)
+    monkeypatch.setattr("postroom.hosts.host_instance._APPLY_SECONDS", 2.0 * PATIENCE)
     start_host(RecordingAdapter())
     wait_until(lambda: is_taken(box))
     box.connection.execute("SELECT change_routing()")
@@ -98,7 +98,7 @@ def test_a_change_during_a_lost_connection_is_taken_afterwards(box: Box, start_h
         " AND datname = current_database()"
     )
     box.connection.execute("SELECT change_routing()")
-    wait_until(lambda: instance.parts.registration.regained_locks == 1)
+    wait_until(lambda: instance.registration.regained_locks == 1)
     wait_until(lambda: is_taken(box))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom import Throttling
-from postroom.hosts.instance import HostInstance
+from postroom.hosts.host_instance import HostInstance
 from postroom.message import Message
 from postroom.operations.throttling import set_override
 from postroom.throttling import OverrideMode

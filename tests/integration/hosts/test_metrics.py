@@ -12,9 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from postroom import Throttling, adapters
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
-from postroom.hosts import instance_parts
-from postroom.hosts.instance import HostInstance
-from postroom.hosts.instance_parts import HostSettings
+from postroom.hosts import host_instance
+from postroom.hosts.host_instance import HostInstance, HostSettings
 from postroom.message import Message
 from postroom.messagebox.instances import InstanceState, count_instances_of_host
 from postroom.messagebox.queues import QueueTask
@@ -49,9 +48,9 @@ def start(box: Box, tmp_path: Path) -> HostInstance:
 def test_deliveries_and_requests_are_counted(box: Box, tmp_path: Path) -> None:
     add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0), name="web")
     with start(box, tmp_path) as instance:
-        wait_until(lambda: instance.parts.http.ports, what="an open port")
-        assert send_request(instance.parts.http)[0].status == 202
-        assert send_request(instance.parts.http, path="/other")[0].status == 404
+        wait_until(lambda: instance.http.ports, what="an open port")
+        assert send_request(instance.http)[0].status == 202
+        assert send_request(instance.http, path="/other")[0].status == 404
         wait_until(
             lambda: read_metrics(instance).get(("postroom_http_requests_total", "Default", "", "404")) == 1,
             what="both requests in the metrics",
@@ -169,11 +168,11 @@ def test_an_instance_is_ready_while_it_has_its_lock(box: Box, tmp_path: Path) ->
 def test_an_instance_whose_port_is_in_use_is_not_ready(
     box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instance_parts, "_APPLY_SECONDS", 0.1)
+    monkeypatch.setattr(host_instance, "_APPLY_SECONDS", 0.1)
     with start(box, tmp_path) as first:
         add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0), name=f"web-{uuid.uuid4()}")
-        wait_until(lambda: first.parts.http.ports, what="an open port")
-        [port] = first.parts.http.ports
+        wait_until(lambda: first.http.ports, what="an open port")
+        [port] = first.http.ports
         add_inbox_location(box, adapter=adapters.HttpReceive("/taken", port=port), name="taken")
         problem = f"127.0.0.1:{port} cannot be started: "
         wait_until(lambda: problem in "".join(first.find_problems()), what="a problem")

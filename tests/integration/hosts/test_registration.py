@@ -91,9 +91,8 @@ def test_an_instance_that_cannot_start_is_deregistered(
 def test_a_session_that_changes_later_is_treated_as_lost(box: Box, start_host: StartHost) -> None:
     settings = HostSettings(runs_jobs=False, heartbeat=timedelta(milliseconds=20))
     instance = start_host(RecordingAdapter(), settings=settings)
-    assert instance._parts is not None
-    instance._parts.registration._session = -1  # simulates a heartbeat that another session answered
-    wait_until(lambda: instance.parts.registration.regained_locks == 1)
+    instance.registration._session = -1  # simulates a heartbeat that another session answered
+    wait_until(lambda: instance.registration.regained_locks == 1)
     assert box.one(_LOCK_COUNT) == 1
 
 
@@ -108,8 +107,8 @@ def test_a_stopped_host_releases_its_claims_although_the_first_attempt_fails(
     box.connection.execute("ALTER FUNCTION messagebox.release_claims_default(integer, bigint[]) RENAME TO hidden")
     set_stopped(box.connection, "Default", stopped=True)
     wait_until(lambda: "release_claims_default" in caplog.text, what="the failed attempt")
-    assert not instance.parts.registration.is_stopped
+    assert not instance.registration.is_stopped
     box.connection.execute("ALTER FUNCTION messagebox.hidden(integer, bigint[]) RENAME TO release_claims_default")
-    wait_until(lambda: instance.parts.registration.is_stopped, what="the stopped host")
+    wait_until(lambda: instance.registration.is_stopped, what="the stopped host")
     assert box.count("claimed") < 20
     blocked.released.set()

@@ -71,7 +71,7 @@ def test_a_stopped_host_keeps_its_messages_until_it_is_started(
         client.publish(b"", promoted={Region: "EU"})
         wait_until(lambda: instance.counts["completed"] == 1)
         set_stopped(connection, "Main", stopped=True)
-        wait_until(lambda: instance.parts.registration.is_stopped)
+        wait_until(lambda: instance.registration.is_stopped)
         client.publish(b"", promoted={Region: "EU"})
         assert Contents(connection).count("unclaimed") == 1
         with pytest.raises(StateError, match="is already stopped"):
@@ -88,7 +88,7 @@ def test_a_host_instance_that_starts_while_the_host_is_stopped_waits(
     with Client(database) as client:
         client.publish(b"", promoted={Region: "EU"})
     with HostInstance(database, "Main", tmp_path, settings=HostSettings(runs_jobs=False)) as instance:
-        assert instance.parts.registration.is_stopped
+        assert instance.registration.is_stopped
         assert instance.counts.total() == 0
         set_stopped(connection, "Main", stopped=False)
         wait_until(lambda: instance.counts["completed"] == 1)

@@ -35,7 +35,7 @@ def test_stop_finishes_messages_in_progress_and_releases_the_others(box: Box, st
     stopping = threading.Thread(target=instance.stop)
     stopping.start()
     # The messages that no thread has taken are dropped with the same step.
-    wait_until(lambda: instance.parts.messaging._buffer._paused, what="the buffer to be paused")
+    wait_until(lambda: instance.messaging._buffer._paused, what="the buffer to be paused")
     blocked.released.set()
     stopping.join(PATIENCE)
     assert not stopping.is_alive()

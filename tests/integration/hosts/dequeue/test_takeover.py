@@ -252,7 +252,7 @@ def test_an_instance_without_its_lock_starts_no_message_until_it_has_the_lock_ag
     box.agent().publish(orders(50))
     wait_until(lambda: len(recorder.attempts) == 5)
     end_lock_connection(box, number)
-    wait_until(lambda: instance.parts.registration.regained_locks == 1)
+    wait_until(lambda: instance.registration.regained_locks == 1)
     assert instance.host_instance == number
     assert [(one.id, one.dead_since) for one in box.host_instances()] == [(number, None)]
     assert count_locks(box, number) == 1
@@ -294,7 +294,7 @@ def test_an_instance_that_was_removed_as_dead_registers_again_with_its_number(bo
     number = instance.host_instance
     box.delete_all("host instances")
     end_lock_connection(box, number)
-    wait_until(lambda: instance.parts.registration.regained_locks == 1)
+    wait_until(lambda: instance.registration.regained_locks == 1)
     assert [one.id for one in box.host_instances()] == [number]
     box.agent().publish(orders(5))
     wait_until(lambda: instance.counts["completed"] == 5)
@@ -315,7 +315,7 @@ def test_no_message_is_lost_if_all_connections_break(box: Box, start_host: Start
     wait_until(lambda: box.count("queued") == 0)
     assert len({message.message.message_id for message in recorder.sent}) == 200
     assert box.count("instances") == 0, "no message is suspended and no attempt has failed"
-    wait_until(lambda: instance.parts.registration.regained_locks > 0)
+    wait_until(lambda: instance.registration.regained_locks > 0)
     run_all_jobs_once(box.connection)
     assert box.count("messages") == 0
     assert check(box.connection) == []

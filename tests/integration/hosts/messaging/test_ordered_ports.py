@@ -221,7 +221,7 @@ def test_another_instance_continues_in_order_after_one_stopped(box: Box, start_h
     with ThreadPoolExecutor() as pool:
         stopped = pool.submit(instance.stop)
         wait_until(
-            lambda: len(instance.parts.messaging.unfinished_seqs) == 1,
+            lambda: len(instance.messaging.unfinished_seqs) == 1,
             what="only the message in progress left in memory",
         )
         released.set()

@@ -38,7 +38,7 @@ def test_a_repeated_key_joins_the_waiting_call_and_later_gets_the_stored_respons
 
 
 def test_a_caller_that_waits_again_still_waits_for_each_of_its_connections(quotes: Quotes) -> None:
-    callers = quotes.start(state="stopped").parts.callers
+    callers = quotes.start(state="stopped").callers
     caller = callers.add(quotes.ask())
     taken = callers.take(caller.instance_id)
     assert taken is caller
@@ -52,7 +52,7 @@ def test_a_caller_that_waits_again_still_waits_for_each_of_its_connections(quote
 
 
 def test_a_caller_that_was_cancelled_while_it_was_taken_does_not_wait_again(quotes: Quotes) -> None:
-    callers = quotes.start(state="stopped").parts.callers
+    callers = quotes.start(state="stopped").callers
     caller = quotes.ask()
     assert callers.take(caller.instance_id) is caller
     callers.cancel(caller)
@@ -75,7 +75,7 @@ def test_a_repeated_key_at_another_host_instance_joins_the_waiting_call(box: Box
     assert (read(first), read(joined)) == (b"5", b"5")
     assert read(quotes.ask(key=key, at=1)) == b"5"
     assert len(adapter.sent) == 1
-    assert len(other.parts.callers) == 0
+    assert len(other.callers) == 0
 
 
 def test_a_call_that_has_joined_another_host_instance_fails_when_the_first_one_waits_no_longer(
@@ -106,9 +106,9 @@ def test_a_client_that_has_disconnected_gets_the_response_when_it_repeats_its_ke
     instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
     key = uuid.uuid4()
     first = quotes.ask(key=key)
-    instance.parts.callers.cancel(first)
+    instance.callers.cancel(first)
     assert quotes.ask(key=key) is first
-    instance.parts.callers.cancel(first)
+    instance.callers.cancel(first)
     send_ports.start(box.connection, "Pricing")
     assert read(first) == b"5"
     assert read(quotes.ask(key=key)) == b"5"
@@ -125,11 +125,11 @@ def test_a_repeated_key_gets_the_response_that_came_after_the_timeout(
     for _ in range(2):
         assert read_reason(quotes.ask(key=key, timeout=0.05)) is MissingResponse.EXPIRED
     repeated = quotes.ask(key=key) if is_repeated else None
-    assert (quotes.count_waiting(), len(instance.parts.callers)) == (1, 1)
+    assert (quotes.count_waiting(), len(instance.callers)) == (1, 1)
     send_ports.start(box.connection, "Pricing")
     if repeated is not None:
         assert read(repeated) == b"5"
-    wait_until(lambda: len(instance.parts.callers) == 0, what="the late response")
+    wait_until(lambda: len(instance.callers) == 0, what="the late response")
     assert read(quotes.ask(key=key)) == b"5"
     assert (len(adapter.sent), box.suspended()) == (1, [])
     wait_until(lambda: quotes.count_waiting() == 0)
@@ -154,7 +154,7 @@ def test_a_repeated_key_gets_the_response_after_the_connection_was_lost_during_t
         with pytest.raises(MessageBoxUnavailable):
             quotes.ask(key=key)
     repeated = quotes.ask(key=key)
-    assert (quotes.count_waiting(), len(instance.parts.callers)) == (1, 1)
+    assert (quotes.count_waiting(), len(instance.callers)) == (1, 1)
     send_ports.start(box.connection, "Pricing")
     assert read(repeated) == b"5"
     assert (len(adapter.sent), box.suspended()) == (1, [])
@@ -184,7 +184,7 @@ def test_a_repeated_key_that_has_taken_over_a_request_waits_for_its_late_respons
     repeated.deadline = 0.0
     assert read_reason(repeated) is MissingResponse.EXPIRED
     send_ports.start(box.connection, "Pricing")
-    wait_until(lambda: len(instance.parts.callers) == 0, what="the late response")
+    wait_until(lambda: len(instance.callers) == 0, what="the late response")
     assert read(quotes.ask(key=key, at=1)) == b"5"
     assert box.suspended() == []
 
@@ -289,7 +289,7 @@ def test_a_call_with_a_key_keeps_waiting_when_its_host_instance_was_declared_dea
     instance = quotes.start(adapter, pipelines.PassThrough(), state="stopped")
     first = quotes.ask(key=uuid.uuid4())
     declare_dead(box)
-    wait_until(lambda: instance.parts.registration.regained_locks == 1)
+    wait_until(lambda: instance.registration.regained_locks == 1)
     send_ports.start(box.connection, "Pricing")
     assert read(first) == b"5"
     wait_until(lambda: quotes.count_waiting() == 0)
@@ -303,13 +303,13 @@ def test_a_call_whose_host_instance_was_declared_dead_waits_for_its_late_respons
     send_ports.stop(box.connection, "Pricing")
     first = quotes.ask(key=key)
     declare_dead(box)
-    wait_until(lambda: instance.parts.registration.regained_locks == 1)
+    wait_until(lambda: instance.registration.regained_locks == 1)
     # The loop that answers this one has looked at the subscription of the first one, too.
     assert read(quotes.ask(key=stored)) == b"5"
     first.deadline = 0.0
     assert read_reason(first) is MissingResponse.EXPIRED
     send_ports.start(box.connection, "Pricing")
-    wait_until(lambda: len(instance.parts.callers) == 0, what="the late response")
+    wait_until(lambda: len(instance.callers) == 0, what="the late response")
     assert read(quotes.ask(key=key)) == b"5"
     assert box.suspended() == []
 
@@ -326,7 +326,7 @@ def test_a_call_whose_host_instance_was_declared_dead_gets_the_response_of_the_o
     box.delete_host_instance(instance.host_instance)
     wait_until(lambda: get_holders(box) == [repeated.instance_id], what="the new holder")
     end_sessions(box)
-    wait_until(lambda: instance.parts.registration.regained_locks == 1)
+    wait_until(lambda: instance.registration.regained_locks == 1)
     send_ports.start(box.connection, "Pricing")
     assert (read(first), read(repeated)) == (b"5", b"5")
     assert len(adapter.sent) == 1

@@ -157,10 +157,10 @@ def test_a_cancelled_request_waits_no_longer(quotes: Quotes) -> None:
     """RR-09."""
     instance = quotes.start(state="stopped")
     caller = quotes.ask()
-    assert (quotes.count_waiting(), len(instance.parts.callers)) == (1, 1)
-    instance.parts.callers.cancel(caller)
+    assert (quotes.count_waiting(), len(instance.callers)) == (1, 1)
+    instance.callers.cancel(caller)
     wait_until(lambda: quotes.count_waiting() == 0)
-    assert len(instance.parts.callers) == 0
+    assert len(instance.callers) == 0
 
 
 @pytest.mark.parametrize("route_failures", [False, True])
@@ -220,7 +220,7 @@ def test_a_request_that_cannot_be_published_is_suspended_and_cannot_be_resumed(
     assert [row.service_id for row in box.suspended_rows() if row.cause == Cause.FAILURE] == [
         quotes.location.location_id
     ]
-    assert (quotes.count_waiting(), len(instance.parts.callers)) == (0, 0)
+    assert (quotes.count_waiting(), len(instance.callers)) == (0, 0)
     assert check(box.connection) == []
 
 
@@ -271,7 +271,7 @@ def test_callers_get_an_error_when_their_host_instance_was_declared_dead(box: Bo
     caller = quotes.ask()
     declare_dead(box)
     assert read_reason(caller) is MissingResponse.REFUSED
-    wait_until(lambda: instance.parts.registration.regained_locks == 1)
+    wait_until(lambda: instance.registration.regained_locks == 1)
 
 
 def test_callers_get_an_error_when_the_host_stops(box: Box, quotes: Quotes) -> None:

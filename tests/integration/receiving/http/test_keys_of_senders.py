@@ -62,10 +62,10 @@ def test_a_sender_does_not_get_the_response_of_another_sender(box: Box, start_ho
     make_two_way(box, "Pricing")
     answers = iter([b"for the first", b"for the second"])
     instance = start_host(AnsweringAdapter(lambda body: next(answers)))
-    wait_until(lambda: instance.parts.http.ports, what="the listener")
+    wait_until(lambda: instance.http.ports, what="the listener")
 
     def ask(api_key: str) -> bytes:
-        connection = HTTPConnection("127.0.0.1", instance.parts.http.ports[0], timeout=PATIENCE)
+        connection = HTTPConnection("127.0.0.1", instance.http.ports[0], timeout=PATIENCE)
         connection.request("POST", "/quotes", EU, {"X-Api-Key": api_key, "Idempotency-Key": "order-1"})
         content = connection.getresponse().read()
         connection.close()

@@ -20,8 +20,7 @@ import trustme
 
 from postroom import Schedule, Throttling, adapters
 from postroom.agent.routing.table import RoutingTable
-from postroom.hosts.instance import HostInstance
-from postroom.hosts.instance_parts import HostSettings
+from postroom.hosts.host_instance import HostInstance, HostSettings
 from postroom.message import FRAGMENT_SIZE
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import ServiceClass
@@ -383,7 +382,7 @@ def test_a_host_instance_serves_its_locations_and_follows_their_state(
 ) -> None:
     instance = HostInstance(box.url, "Default", tmp_path, as_role=True, settings=HostSettings(runs_jobs=False))
     with instance:
-        http = instance.parts.http
+        http = instance.http
         wait_until(lambda: http.ports, what="an open port")
         assert send_request(http)[0].status == 202
         locations.disable(box.connection, location.name)

@@ -46,14 +46,14 @@ def serve(box: Box, start_host: StartHost) -> Serve:
         box.add_port("Pricing", "Orders.Region == 'EU'", state=port_state, retry_count=0)
         make_two_way(box, "Pricing")
         instance = start_host(adapter, **given)
-        wait_until(lambda: instance.parts.http.ports, what="the listener")
+        wait_until(lambda: instance.http.ports, what="the listener")
         return instance
 
     return start
 
 
 def ask(instance: HostInstance, body: bytes = EU, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    connection = HTTPConnection("127.0.0.1", instance.parts.http.ports[0], timeout=PATIENCE)
+    connection = HTTPConnection("127.0.0.1", instance.http.ports[0], timeout=PATIENCE)
     try:
         connection.request("POST", "/quotes", body, {name.replace("_", "-"): value for name, value in headers.items()})
         response = connection.getresponse()
@@ -104,7 +104,7 @@ def test_a_client_with_a_key_can_wait_again_after_a_504(box: Box, serve: Serve) 
     assert status == 504
     assert text.endswith("Repeat the request with its key to wait again.")
     send_ports.start(box.connection, "Pricing")
-    wait_until(lambda: len(instance.parts.callers) == 0, what="the late response")
+    wait_until(lambda: len(instance.callers) == 0, what="the late response")
     wait_until(lambda: ask(instance, Idempotency_Key="quote-1")[::2] == (200, b"5"), what="the stored response")
 
 
@@ -130,7 +130,7 @@ def test_a_request_that_cannot_be_published_is_answered_with_the_reason(
     assert answered == status
     assert reason in text
     assert {resumable for _, resumable in box.suspended()} == {False}
-    assert count_waiting(box) == len(instance.parts.callers) == 0
+    assert count_waiting(box) == len(instance.callers) == 0
 
 
 @pytest.mark.parametrize(("body", "status"), [(b"no JSON", 400), (b'{"region": "US"}', 502)])
@@ -148,7 +148,7 @@ def test_a_repeated_request_that_could_not_be_published_gets_the_same_reason(
 def test_a_client_that_disconnects_waits_no_longer(box: Box, serve: Serve, how: str) -> None:
     """RR-09."""
     instance = serve(AnsweringAdapter(), port_state="stopped")
-    with socket.create_connection(("127.0.0.1", instance.parts.http.ports[0])) as client:
+    with socket.create_connection(("127.0.0.1", instance.http.ports[0])) as client:
         client.sendall(b"POST /quotes HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(EU), EU))
         wait_until(lambda: count_waiting(box) == 1, what="the waiting request")
         if how == "shutdown":
@@ -156,7 +156,7 @@ def test_a_client_that_disconnects_waits_no_longer(box: Box, serve: Serve, how: 
         else:
             client.close()
         wait_until(lambda: count_waiting(box) == 0, what="the end of the wait")
-    assert len(instance.parts.callers) == 0
+    assert len(instance.callers) == 0
 
 
 def test_a_repeated_key_gets_the_same_response(box: Box, serve: Serve) -> None:
@@ -174,7 +174,7 @@ def test_a_repeated_key_joins_the_waiting_call(box: Box, serve: Serve) -> None:
     instance = serve(adapter, port_state="stopped")
     with ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(ask, instance, Idempotency_Key="one") for _ in range(2)]
-        [caller] = wait_until(lambda: instance.parts.callers.waiting, what="the waiting call")
+        [caller] = wait_until(lambda: instance.callers.waiting, what="the waiting call")
         wait_until(lambda: caller.connections == 2, what="both connections")
         assert ask(instance, b'{"region": "EU", "n": 1}', Idempotency_Key="one")[0] == 422
         assert caller.connections == 2
@@ -192,7 +192,7 @@ def test_a_thousand_clients_wait_with_no_more_threads_and_connections_than_a_hun
         for total in (100, 1_000):
             while len(clients) < total:
                 clients.append(
-                    stack.enter_context(socket.create_connection(("127.0.0.1", instance.parts.http.ports[0]), PATIENCE))
+                    stack.enter_context(socket.create_connection(("127.0.0.1", instance.http.ports[0]), PATIENCE))
                 )
                 body = b'{"region": "EU", "n": %d}' % (len(clients) - 1)
                 head = b"POST /quotes HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -233,7 +233,7 @@ def test_waiting_clients_get_a_503_when_an_operator_stops_the_host(box: Box, ser
 def test_waiting_clients_are_answered_while_the_host_stops(box: Box, serve: Serve, how: str) -> None:
     patient = replace(SETTINGS, answer_within=SETTINGS.stop_within)
     instance = serve(AnsweringAdapter(lambda body: b"5"), port_state="stopped", settings=patient)
-    http = instance.parts.http
+    http = instance.http
     with ThreadPoolExecutor(2) as pool:
         call = pool.submit(ask, instance)
         wait_until(lambda: count_waiting(box) == 1, what="the waiting request")

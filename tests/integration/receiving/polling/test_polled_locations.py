@@ -73,7 +73,7 @@ def test_a_disabled_location_leaves_its_rows_until_it_is_enabled(
     wait_until(lambda: read_state(box)[0] == "receiving")
     disable(box.connection, "rows")
     wait_until(lambda: read_state(box)[0] == "disabled")
-    assert not instance.parts.polled.running
+    assert not instance.polled.running
     outbox.put(ORDER)
     assert outbox.count() == 1
     enable(box.connection, "rows")
@@ -133,7 +133,7 @@ def test_another_host_takes_over_after_a_kill_between_the_commit_and_the_clean_u
         )
         assert box.count("suspended") == 1
         instance = start_host(RecordingAdapter())
-        wait_until(lambda: instance.parts.polled.running)
+        wait_until(lambda: instance.polled.running)
     finally:
         killed.send_signal(signal.SIGKILL)
         killed.wait()

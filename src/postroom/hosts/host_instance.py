@@ -1,16 +1,20 @@
-"""The parts of a running host instance. They are started and stopped in order."""
+"""A host instance: a process that registers with its host, serves its queues and runs the housekeeping jobs."""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
+from postroom.adapters import build
 from postroom.adapters.contract import ReceivedBy
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
@@ -22,8 +26,13 @@ from postroom.hosts.messaging.two_way import ResponseDelivery
 from postroom.hosts.metrics import collect_host_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.registration import LOCK_SOCKET, Registration
-from postroom.messagebox.configuration.hosts import Host, ServiceClass, find_host, read_dequeuing
-from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, LazyConnection
+from postroom.messagebox.configuration.hosts import (
+    ServiceClass,
+    check_login_of_host,
+    find_host,
+    read_dequeuing,
+)
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, LazyConnection, connect
 from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.coordination.running_processes import read_routing_version, report_configuration
@@ -37,6 +46,7 @@ from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.load import InstanceMetrics, LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.ports.handlers import read_send_handlers
+from postroom.ports.missing_secrets import find_missing_secrets
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.receiving.http.locations import HttpLocations
@@ -44,6 +54,8 @@ from postroom.receiving.location_metrics import collect_location_metrics
 from postroom.receiving.location_runner import LocationRunner
 from postroom.receiving.polling.polled_location import PolledLocation
 from postroom.two_way.callers import Callers, RequestPublisher
+
+_log = logging.getLogger(__name__)
 
 #: Files, such as certificates, change without a notification.
 _APPLY_SECONDS = 10.0
@@ -78,24 +90,66 @@ class HostSettings:
     jobs: JobSettings = field(default_factory=JobSettings)
 
 
-class InstanceParts:
-    """A registered host instance. ``open_connection`` logs in as the host. ``on_stuck_thread`` is called if the process
-    has to end, because an orchestration blocks a thread."""
+class HostInstance:
+    """A host instance in this process. Its parts are started and stopped in order.
+
+        with HostInstance(url, "Orders", Path("orders-home")) as instance:
+            ...
+
+    ``as_role`` logs in as the host's own role if the server trusts that, otherwise with the login of the URL.
+    ``on_stuck_thread`` is called if the process has to end, because an orchestration blocks a thread. ``clock`` lets
+    tests move the time. The default is the server's time.
+    """
 
     def __init__(
         self,
-        host: Host,
-        open_connection: partial[Connection],
+        url: str,
+        host_name: str,
         home: Path,
         *,
-        build_adapter: BuildAdapter,
-        settings: HostSettings,
-        clock: Clock | None,
-        on_stuck_thread: Callable[[], None],
+        as_role: bool = False,
+        build_adapter: BuildAdapter = build,
+        settings: HostSettings | None = None,
+        clock: Clock | None = None,
+        on_stuck_thread: Callable[[], None] = lambda: None,
     ) -> None:
-        self._host = host
-        self._open_connection = open_connection
-        self._settings = settings
+        self._url = url
+        self._host_name = host_name
+        self._home = home
+        self._as_role = as_role
+        self._build_adapter = build_adapter
+        self._settings = settings or HostSettings()
+        self._clock = clock
+        self._on_stuck_thread = on_stuck_thread
+        self._is_running = False
+
+    def start(self) -> None:
+        """Register and start to work. Raise NotFound, NotAllowed or Unavailable if that is not possible."""
+        self._log_in()
+        self._register()
+        self._is_running = True
+        try:
+            self._start_parts()
+        except BaseException:
+            self.stop()
+            raise
+        _log.info("host instance %d of %s has started", self.host_instance, self._host.name)
+
+    def _log_in(self) -> None:
+        """Find the host, and check the login that its connections are opened with."""
+        with connect(self._url, application_name="postroom host") as connection:
+            host = self._host = find_host(connection, self._host_name)
+        user = host.role_name if self._as_role else None
+        self._open_connection = partial(connect, self._url, user=user, application_name=f"postroom host {host.name}")
+        with self._open_connection() as connection:
+            check_login_of_host(connection, host)
+            for missing in find_missing_secrets(connection, host_id=host.host_id, in_spark=False):
+                _log.warning("%s", missing)
+
+    def _register(self) -> None:
+        """Register the instance, and make its parts."""
+        host, open_connection = self._host, self._open_connection
+        home, settings, clock = self._home, self._settings, self._clock
         queues = HostQueues(host.name)
         with open_connection() as connection:
             messaging = read_dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS)
@@ -131,7 +185,7 @@ class InstanceParts:
             dequeuing=messaging,
             service=EndpointManager(
                 host=host,
-                ports=OpenSendPorts(home=home, build_adapter=build_adapter),
+                ports=OpenSendPorts(home=home, build_adapter=self._build_adapter),
                 queues=queues,
                 routing=routing,
                 responses=ResponseDelivery(
@@ -154,7 +208,7 @@ class InstanceParts:
                 dequeuing=orchestrations,
                 turn_limit=settings.turn_limit,
                 memory_queue=settings.memory_queue,
-                on_stuck_thread=on_stuck_thread,
+                on_stuck_thread=self._on_stuck_thread,
                 clock=clock,
             )
         self._jobs = JobLoop(connect=open_connection, settings=settings.jobs) if settings.runs_jobs else None
@@ -181,7 +235,7 @@ class InstanceParts:
         )
         self._instances = InstanceMetrics(open_connection, partial(count_instances_of_host, host=host.name))
 
-    def start(self) -> None:
+    def _start_parts(self) -> None:
         """Start to deliver, to run orchestrations and to receive."""
         self.callers.loop.start()
         with self._open_connection() as connection:
@@ -202,6 +256,9 @@ class InstanceParts:
 
     def stop(self) -> None:
         """Finish the messages in progress within ``stop_within``, release the others, and deregister."""
+        if not self._is_running:
+            return
+        self._is_running = False
         deadline = time.monotonic() + self._settings.stop_within.total_seconds()
         if self._jobs is not None:
             self._jobs.loop.stop()
@@ -221,6 +278,22 @@ class InstanceParts:
         self.registration.loop.stop()
         self.registration.loop.join(_get_rest(deadline))
         self.registration.deregister()
+        _log.info("host instance of %s has stopped", self._host.name)
+
+    @property
+    def host_instance(self) -> int:
+        """The number of the registered instance, or 0."""
+        return self.registration.host_instance if self._is_running else 0
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The number of messages by outcome: completed, finished, released, retried, suspended, discarded."""
+        return self.messaging.counts
+
+    @property
+    def orchestration_counts(self) -> Counter[str]:
+        """How often orchestration instances were worked on, by outcome: waiting, completed, suspended, discarded."""
+        return Counter() if self.orchestrations is None else self.orchestrations.counts.copy()
 
     def _apply_configuration(self, connection: Connection) -> bool:
         """Apply what was deployed or changed. Return False if a location cannot be served yet."""
@@ -257,7 +330,9 @@ class InstanceParts:
         )
 
     def collect_metrics(self) -> Iterator[Metric]:
-        """Yield the metrics of the instance."""
+        """Yield the metrics of the instance, if it runs."""
+        if not self._is_running:
+            return
         yield from collect_host_metrics(self._host.name, self.messaging, self.http, self.registration)
         polled = {one.location.name: (one.meter, one.state) for one in self.polled.running.copy().values() if one.state}
         yield from collect_location_metrics(self._host.name, polled)
@@ -266,11 +341,20 @@ class InstanceParts:
 
     def find_problems(self) -> list[str]:
         """Return the reasons why the instance cannot do its work at the moment."""
+        if not self._is_running:
+            return ["The host instance is not running."]
         lost = [] if self.registration.has_lock else ["The host instance has lost its lock in the MessageBox."]
         orchestrations = [] if self.orchestrations is None else self.orchestrations.problems
         running = self.polled.running.copy().values()
         polled = [f"{one.location.name}: {one.failure}" for one in running if one.failure]
         return [*lost, *self.http.problems, *self.polled.problems.values(), *polled, *orchestrations]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
 
 
 def _select(locations: Iterable[ReceiveLocation], received_by: ReceivedBy) -> list[ReceiveLocation]:
