@@ -24,7 +24,7 @@ from bench.messagebox import MeasuredBox, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately
 from postroom.application import load
 from postroom.hosts import HostInstance, HostSettings
-from postroom.hosts.run import reduce_garbage_collection
+from postroom.processes.garbage_collection import reduce_garbage_collection
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import connect

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import resource
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ from postroom.hosts.host_instance import HostInstance, HostSettings
 from postroom.hosts.messaging.open_send_ports import BuildAdapter
 from postroom.monitoring.server import MonitoringServer
 from postroom.processes.frozen_processes import end_blocked_process
+from postroom.processes.garbage_collection import reduce_garbage_collection
 from postroom.processes.stop_signals import set_on_stop_signals
 
 #: Each HTTP client needs a file descriptor, and so does each body that is received in a temporary file.
@@ -73,12 +73,3 @@ def run_host(
             hint="Correct the orchestration, or call this in a step with a timeout. Then start the host again.",
         )
     return instance
-
-
-def reduce_garbage_collection() -> None:
-    """Exclude what is loaded now, which stays in memory, from garbage collection, and collect after 20,000 new objects
-    instead of 700. Messages and instances are no cycles, so they are freed without it. Older objects are collected
-    after 180,000 new ones, about as often as by default: the cycles of 100,000 instances took 50 MB otherwise."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 2, 2)

@@ -35,3 +35,12 @@ def freeze_objects() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+def reduce_garbage_collection() -> None:
+    """Exclude what is loaded now, which stays in memory, from garbage collection, and collect after 20,000 new objects
+    instead of 700. Messages and instances are no cycles, so they are freed without it. Older objects are collected
+    after 180,000 new ones, about as often as by default: the cycles of 100,000 instances took 50 MB otherwise."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 2, 2)
