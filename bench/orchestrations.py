@@ -24,11 +24,11 @@ from bench.messagebox import MeasuredBox, measured_box
 from bench.ratios import Result, compute_ratio, measure_alternately
 from postroom.application import load
 from postroom.hosts import HostInstance, HostSettings
-from postroom.processes.garbage_collection import reduce_garbage_collection
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import connect
 from postroom.operations.deployment.apply import apply
+from postroom.processes.garbage_collection import reduce_garbage_collection
 from postroom.properties import Property
 
 Kind = Property("Bench.Kind", str)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from postroom.message import Bytes
 from postroom.pipelines import Json
-from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import Property
+from postroom.temporary_bodies import slice_body
 
 Region = Property("X.Region", str)
 SPACES = st.sampled_from(["", " ", "\n", "\r\n\t", "  "])

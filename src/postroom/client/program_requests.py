@@ -29,6 +29,7 @@ from typing import TypeVar
 
 from postroom.agent.direct.direct_batch import Publication
 from postroom.agent.idempotency import digest_request
+from postroom.client.encoded_message import MESSAGE_TYPE, decode_message, encode_message
 from postroom.client.subscription import Received, Subscription
 from postroom.correlation_tokens import add_token
 from postroom.errors import (
@@ -46,11 +47,10 @@ from postroom.messagebox.connection import Connect, Connection, transaction
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.storage.stored_responses import StoredResponse, StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
-from postroom.pipelines.documents.encoded_message import MESSAGE_TYPE, decode_message, encode_message
-from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.system_properties import BTS
+from postroom.temporary_bodies import spool
 from postroom.two_way.waiting_requests import WaitingRequest, WaitingRequests
 
 T = TypeVar("T")

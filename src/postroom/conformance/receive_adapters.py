@@ -33,7 +33,7 @@ from postroom.messagebox.instances import count_suspended
 from postroom.messagebox.migrate import migrate
 from postroom.operations.deployment.apply import apply
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
-from postroom.receiving.polling.polled_location import PolledLocation
+from postroom.receiving.polled_location import PolledLocation
 
 #: The name of the application, of its receive port and of its receive location.
 _NAME = "Conformance"

@@ -52,7 +52,7 @@ from postroom.processes.background_loop import BackgroundLoop
 from postroom.receiving.http.locations import HttpLocations
 from postroom.receiving.location_metrics import collect_location_metrics
 from postroom.receiving.location_runner import LocationRunner
-from postroom.receiving.polling.polled_location import PolledLocation
+from postroom.receiving.polled_location import PolledLocation
 from postroom.two_way.callers import Callers, RequestPublisher
 
 _log = logging.getLogger(__name__)

@@ -28,10 +28,10 @@ from postroom.pipelines.documents.disassembled_batch import (
     yield_after_all_pass,
 )
 from postroom.pipelines.documents.message_batch import MessageBatch
-from postroom.pipelines.documents.temporary_bodies import MAPPED_OFFSET, Spool, join_bodies
 from postroom.pipelines.receive.suspended_document import ResumedPipeline, SuspendedDocument
 from postroom.properties import Property
 from postroom.system_properties import BTS
+from postroom.temporary_bodies import MAPPED_OFFSET, Spool, join_bodies
 
 
 class MappedPipeline(Pipeline):

@@ -16,10 +16,10 @@ from postroom.message import Body, Context, Message, Part
 from postroom.pipelines.components.stored_component import component_failure
 from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
 from postroom.pipelines.documents.message_batch import strip_zeros
-from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.processes.time_limit import TimedCall, TimedOut, call_each_with_timeout
 from postroom.properties import Property, is_distinguished
 from postroom.system_properties import BTS
+from postroom.temporary_bodies import spool
 from postroom.values import Value
 
 

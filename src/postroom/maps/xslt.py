@@ -13,9 +13,9 @@ from lxml import etree
 from postroom.errors import MapFailure, PipelineFailure
 from postroom.maps.contract import CORRECT_MAP_HINT, wrong_type_failure
 from postroom.message import Body
-from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.pipelines.xml.promotion import get_message_type
 from postroom.pipelines.xml.tree import read_tree
+from postroom.temporary_bodies import Spool
 
 _XSL = "http://www.w3.org/1999/XSL/Transform"
 _FORBIDDEN = {

@@ -37,9 +37,9 @@ from postroom.messagebox.connection import Connect, Connection, LazyConnection, 
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.storage.stored_responses import StoredResponse, StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
-from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
+from postroom.temporary_bodies import spool
 from postroom.two_way.single_document import build_received, read_document
 from postroom.two_way.waiting_requests import WaitingRequest, WaitingRequests
 

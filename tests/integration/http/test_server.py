@@ -15,7 +15,7 @@ from postroom.http.connection import ConnectionLimits
 from postroom.http.event_loop import EventLoopThread, WorkerPool
 from postroom.http.messages import Request, Response
 from postroom.http.server import HttpServer
-from postroom.pipelines.documents.temporary_bodies import Spool
+from postroom.temporary_bodies import Spool
 from tests.support.http_server import connect_by_tls, connect_from, echo, exchange, run_server, run_tls_server
 from tests.support.waiting import PATIENCE, wait_until
 

@@ -13,7 +13,7 @@ import pytest
 from postroom.http.connection import ConnectionLimits
 from postroom.http.event_loop import WorkerPool
 from postroom.http.messages import Request, Response
-from postroom.pipelines.documents.temporary_bodies import Spool
+from postroom.temporary_bodies import Spool
 from tests.support.http_server import connect_by_tls, connect_from, receive_all, run_server, run_tls_server
 from tests.support.waiting import wait_until
 

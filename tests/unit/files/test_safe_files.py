@@ -12,7 +12,7 @@ import pytest
 
 from postroom.files.safe_files import get_inode, open_regular_file, replace_file
 from postroom.message import FileSlice
-from postroom.pipelines.documents.temporary_bodies import slice_body
+from postroom.temporary_bodies import slice_body
 
 
 def make_socket(path: Path) -> None:

@@ -18,10 +18,10 @@ from postroom.maps.port_maps import NO_MAPS, PortMaps, load_maps
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message
 from postroom.pipelines import Json, JsonLines, Receive, Xml, XmlReceive, components
 from postroom.pipelines.documents.disassembled_batch import DisassembledBatch
-from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import Property
 from postroom.schemas import PromotedField, Schema, Schemas
 from postroom.system_properties import BTS
+from postroom.temporary_bodies import slice_body
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)

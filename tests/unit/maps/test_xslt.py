@@ -9,7 +9,7 @@ import pytest
 from postroom.errors import PipelineFailure
 from postroom.maps.xslt import Stylesheet, stylesheet_problems
 from postroom.message import Bytes
-from postroom.pipelines.documents.temporary_bodies import MAX_IN_MEMORY, SpooledSlice
+from postroom.temporary_bodies import MAX_IN_MEMORY, SpooledSlice
 
 
 def sheet(template: str, *, top: str = "", root: str = "") -> bytes:

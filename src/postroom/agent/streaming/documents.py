@@ -26,10 +26,10 @@ from postroom.filters.columns import Columns, build_columns, to_arrow_type, to_p
 from postroom.message import BODY_NAME, MAX_PARTS, Body, Bytes, Context, Part
 from postroom.messagebox.storage.stored_values import format_decimal
 from postroom.pipelines.documents.disassembled_batch import BadDocument
-from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import is_distinguished
 from postroom.system_properties import BTS
+from postroom.temporary_bodies import slice_body
 from postroom.values import MAX_PROMOTED_LENGTH, Value, type_of, value_to_json
 
 #: The first number of parts other than the body, and how many numbers each document has. Lower numbers are those of

@@ -18,13 +18,13 @@ from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailab
 from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.circuit_breakers import CircuitBreakers
-from postroom.hosts.messaging.failures import MessagingFailures, describe_removed, describe_sent
-from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
-from postroom.hosts.messaging.transports import (
+from postroom.hosts.messaging.delivery_times import (
     check_expiration,
     postpone_to_service_window,
     postpone_until_circuit_closes,
 )
+from postroom.hosts.messaging.failures import MessagingFailures, describe_removed, describe_sent
+from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
 from postroom.hosts.messaging.two_way import ResponseDelivery, SolicitResponse
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host

@@ -18,7 +18,7 @@ from postroom.clock import Clock
 from postroom.errors import ClaimLost, DeliveryFailure, PostroomError, Unavailable, is_environment_error
 from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
-from postroom.hosts.messaging.transports import choose_transport, count_remaining_retries, limit_to_expiration
+from postroom.hosts.messaging.delivery_times import choose_transport, count_remaining_retries, limit_to_expiration
 from postroom.messagebox.queues import (
     MAX_DESCRIPTION,
     OUT_OF_ORDER,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.adapters import SendAdapter, SendDefinition, build
-from postroom.hosts.messaging.transports import count_remaining_retries, get_transport_index
+from postroom.hosts.messaging.delivery_times import count_remaining_retries, get_transport_index
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage

@@ -38,10 +38,10 @@ from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueu
 from postroom.messagebox.storage.stored_messages import StoredContext, build_message
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
-from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.ports.send_ports import SendPort
 from postroom.processes.backoff import retry_while_unavailable
 from postroom.system_properties import BTS
+from postroom.temporary_bodies import spool
 from postroom.two_way.callers import Answer, Caller, Callers, MissingResponse
 from postroom.two_way.single_document import build_received, read_document
 

@@ -22,8 +22,8 @@ from postroom.pipelines.components.party import PartyByCertificate, PartyByKey
 from postroom.pipelines.components.smime import SMime, SMimeEncoder
 from postroom.pipelines.components.text import Base64, Base64Encoder, Charset, CharsetEncoder
 from postroom.pipelines.components.validators import JsonSchema, Xsd
-from postroom.pipelines.documents.temporary_bodies import spool
 from postroom.secrets.credentials import key_hash
+from postroom.temporary_bodies import spool
 
 __all__ = [
     "CONSUMED",

@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, cast
 from postroom.errors import PipelineFailure, is_environment_error
 from postroom.message import CHUNK_SIZE, Body, Message
 from postroom.pipelines.components.contract import Decoder, Encoder, get_body, replace_body
-from postroom.pipelines.documents.temporary_bodies import Spool, slice_body, spool
 from postroom.secrets.references import Secret
+from postroom.temporary_bodies import Spool, slice_body, spool
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

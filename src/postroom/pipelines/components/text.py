@@ -11,7 +11,7 @@ from dataclasses import replace
 from postroom.errors import PipelineFailure
 from postroom.message import Body, Message
 from postroom.pipelines.components.contract import Decoder, Encoder, get_body, replace_body
-from postroom.pipelines.documents.temporary_bodies import spool
+from postroom.temporary_bodies import spool
 
 _WHITE = b" \t\r\n\v\f"
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from postroom.errors import BadValue, MessageFailure, PipelineFailure
 from postroom.filters.columns import to_arrow_type
 from postroom.message import BODY_NAME, FRAGMENT_SIZE, Body, Bytes, Context, Message, Part
-from postroom.pipelines.documents.temporary_bodies import WRITTEN_OFFSET, Spool, join_bodies
 from postroom.properties import Property
+from postroom.temporary_bodies import WRITTEN_OFFSET, Spool, join_bodies
 from postroom.values import Value
 
 if TYPE_CHECKING:

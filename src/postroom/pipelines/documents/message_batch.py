@@ -12,9 +12,9 @@ import pyarrow as pa
 from postroom.errors import MessageFailure
 from postroom.message import Body, Bytes, Context, Message, Part
 from postroom.pipelines.documents.disassembled_batch import BadDocument, DecodedInterchange, Form, arrow_schema
-from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import is_distinguished
 from postroom.system_properties import BTS
+from postroom.temporary_bodies import slice_body
 
 if TYPE_CHECKING:
     from lxml import etree

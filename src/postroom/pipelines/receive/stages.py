@@ -37,11 +37,11 @@ from postroom.pipelines.documents.disassembled_batch import (
     yield_after_all_pass,
 )
 from postroom.pipelines.documents.message_batch import MessageBatch
-from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.pipelines.receive.definition import Receive
 from postroom.processes.time_limit import TimedOut, TimeLimit
 from postroom.properties import Property, dotted_name, split_key
 from postroom.system_properties import BTS, ENGINE_PROPERTY_HINT, SUSPEND_QUEUE, describe_engine_properties
+from postroom.temporary_bodies import Spool
 from postroom.values import Value
 
 #: The number of bytes of an interchange that the disassemblers are probed with.

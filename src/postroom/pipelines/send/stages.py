@@ -22,9 +22,9 @@ from postroom.pipelines.components.stored_component import (
     run_component,
 )
 from postroom.pipelines.documents.message_batch import MessageBatch
-from postroom.pipelines.documents.temporary_bodies import SpooledSlice, spool
 from postroom.pipelines.send.definition import Send
 from postroom.processes.time_limit import TimeLimit
+from postroom.temporary_bodies import SpooledSlice, spool
 
 #: The name of a component, and the function that it is called by.
 _Step = tuple[str, Callable[[Message], Any]]

@@ -30,13 +30,13 @@ from postroom.messagebox.streams.intake import read_numbered
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash
-from postroom.pipelines.documents.temporary_bodies import Spool
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.locations import _CONNECTIONS, HttpLocations
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
 from postroom.spark.worker import close_worker
 from postroom.system_properties import BTS, HTTP
+from postroom.temporary_bodies import Spool
 from postroom.two_way.callers import Callers, RequestPublisher
 from tests.support.box import Box
 from tests.support.host_settings import set_thresholds

@@ -12,7 +12,7 @@ from postroom.agent.streaming.interchange import Interchange
 from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import connect
 from postroom.ports.receive_locations import read_receive_locations
-from postroom.receiving.polling.polled_location import PolledLocation
+from postroom.receiving.polled_location import PolledLocation
 from tests.support.interrupted_process import interrupt_self
 
 POISON = b'{"region": "EU", "total": 666}'

@@ -18,7 +18,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.message import Bytes
 from postroom.messagebox.connection import connect
 from postroom.operations.ports.receive_locations import disable, enable, list_locations
-from postroom.receiving.polling.polled_location import PolledLocation
+from postroom.receiving.polled_location import PolledLocation
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.receiving.polling import interrupted_poller
 from tests.integration.receiving.polling.interrupted_poller import POISON

@@ -14,7 +14,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import PipelineFailure
 from postroom.message import Bytes
 from postroom.messagebox.connection import connect
-from postroom.receiving.polling.polled_location import PolledLocation
+from postroom.receiving.polled_location import PolledLocation
 from tests.support.box import PROMOTE, Box
 
 BAD, GOOD, UNROUTABLE = b"no JSON", b'{"region": "EU"}', b'{"region": "MARS"}'

@@ -23,7 +23,7 @@ from postroom import secret
 from postroom.errors import PipelineFailure, SecretUnavailable
 from postroom.message import Body, Bytes, FileSlice, Message
 from postroom.pipelines import Receive, components
-from postroom.pipelines.documents.temporary_bodies import MAX_IN_MEMORY, SpooledSlice, slice_body, spool
+from postroom.temporary_bodies import MAX_IN_MEMORY, SpooledSlice, slice_body, spool
 
 TEXT = b"region;total\nEU;1\n" * 1000
 

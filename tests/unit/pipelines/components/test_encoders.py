@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from postroom.errors import PipelineFailure
 from postroom.message import Body, FileSlice, Message, Part
 from postroom.pipelines import Receive, Send, components
-from postroom.pipelines.documents.temporary_bodies import SpooledSlice
+from postroom.temporary_bodies import SpooledSlice
 from tests.support.round_trip import receive, send
 
 BINARY = [

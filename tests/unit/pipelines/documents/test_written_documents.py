@@ -9,8 +9,8 @@ from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes, Message
 from postroom.pipelines import Csv, Delimited, FlatFile, Receive, ReceivePipeline, Xml, XmlReceive
 from postroom.pipelines.documents.disassembled_batch import WrittenDocuments
-from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.schemas import Schema, Schemas
+from postroom.temporary_bodies import slice_body
 
 PAD = "x" * FRAGMENT_SIZE
 FLAT = FlatFile(

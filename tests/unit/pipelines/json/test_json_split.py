@@ -12,8 +12,8 @@ from postroom.errors import PipelineFailure
 from postroom.message import FRAGMENT_SIZE, Bytes
 from postroom.pipelines import Json, JsonLines, Receive, Xml, load_pipeline
 from postroom.pipelines.documents.disassembled_batch import MAX_DOCUMENT_SIZE
-from postroom.pipelines.documents.temporary_bodies import slice_body
 from postroom.properties import Property
+from postroom.temporary_bodies import slice_body
 from tests.unit.pipelines.conftest import Receive as Run
 
 Region = Property("Orders.Region", str)

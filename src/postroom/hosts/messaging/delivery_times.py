@@ -1,5 +1,5 @@
-"""The transports of a send port: the remaining retries of each, their service windows, and the expiration of messages
-(SND-05, 06, 10)."""
+"""When a message of a send port is sent: the remaining retries of each transport, their service windows, and the
+expiration of messages (SND-05, 06, 10)."""
 
 from __future__ import annotations
 

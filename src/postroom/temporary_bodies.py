@@ -1,4 +1,4 @@
-"""Bodies that are made while a pipeline runs: in memory if they are small, else in an unnamed temporary file.
+"""Bodies that are in memory if they are small, else in an unnamed temporary file.
 
 The operating system deletes such a file when the last body that refers to it is gone, or when the process ends.
 """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from postroom.message import Context, Message, Part
-from postroom.pipelines.documents.temporary_bodies import slice_body, spool
+from postroom.temporary_bodies import slice_body, spool
 
 MESSAGE_TYPE = "application/vnd.postroom.message"
 _LENGTH_BYTES = 8

@@ -1,1 +1,0 @@
-"""Locations whose adapters a host polls."""
