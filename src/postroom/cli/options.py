@@ -12,6 +12,7 @@ The options can be given before the noun or after the verb. After the verb they 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,18 +21,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from postroom.cli.exit_codes import ExitCode
 from postroom.cli.rendering.output import Format
 from postroom.errors import BadValue
 
 if TYPE_CHECKING:
-    from postroom.operations.deployment.backlog import Backlog
-import sys
-from typing import TYPE_CHECKING
-
-from postroom.cli.exit_codes import ExitCode
-
-if TYPE_CHECKING:
     from postroom.message import Body
+    from postroom.operations.deployment.backlog import Backlog
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
