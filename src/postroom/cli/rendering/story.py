@@ -13,8 +13,9 @@ from postroom.cli.rendering.output import Format, show_rows
 from postroom.errors import NotAllowed, StateError, format_count
 
 if TYPE_CHECKING:
+    from postroom.operations.instances.details import InstanceDetails, OrchestrationInstanceDetails
     from postroom.operations.instances.queries import Instance
-    from postroom.operations.orchestrations.story import InstanceDetails, OrchestrationInstanceDetails, Story
+    from postroom.operations.orchestrations.story import Story
 
 #: Maximum number of lines that are drawn. Viewers refuse diagrams of more than 50,000 characters.
 MAX_LINES = 300
@@ -45,7 +46,7 @@ def show_story(story: OrchestrationInstanceDetails) -> None:
 def write_graph(file: Path, instance: InstanceDetails) -> None:
     """Draw the story of an instance into a file. Raise StateError if it has none, and NotAllowed if the login may not
     read it."""
-    from postroom.operations.orchestrations.story import OrchestrationInstanceDetails
+    from postroom.operations.instances.details import OrchestrationInstanceDetails
 
     if not isinstance(instance, OrchestrationInstanceDetails):
         raise StateError(

@@ -13,10 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instances import Instance, get_instance
 from postroom.messagebox.orchestrations import read_orchestrations, read_stored_journal, read_waiting
-from postroom.operations.instances.advice import read_advice
-from postroom.operations.records import extend, to_row
 from postroom.operations.subscriptions import list_subscriptions
 from postroom.orchestrations.journal import RecordedCommand
 from postroom.properties import dotted_name, split_key
@@ -62,28 +59,6 @@ class Story:
     """How often the instance has started again with a fresh journal. The story begins with the last one."""
     unreceived: int
     """The messages that were routed to the instance and that it has not received."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InstanceDetails(Instance):
-    """An instance with advice what to do about it, if it is suspended."""
-
-    what_to_do: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class OrchestrationInstanceDetails(InstanceDetails, Story):
-    """An instance of an orchestration with its story."""
-
-
-def get_instance_details(connection: Connection, instance_id: uuid.UUID) -> InstanceDetails:
-    """Return an instance, with its story if it is one of an orchestration. Raise NotFound if there is none."""
-    instance = get_instance(connection, instance_id)
-    story = read_story(connection, instance_id)
-    advice = read_advice(connection, instance)
-    if story is None:
-        return extend(instance, InstanceDetails, what_to_do=advice)
-    return extend(instance, OrchestrationInstanceDetails, what_to_do=advice, **to_row(story))
 
 
 def read_story(connection: Connection, instance_id: uuid.UUID) -> Story | None:

@@ -12,7 +12,8 @@ from postroom.cli.rendering.story import MAX_LINES, draw_story, show_story
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.instances import Instance, InstanceState
 from postroom.messagebox.queues import QueueTask
-from postroom.operations.orchestrations.story import OrchestrationInstanceDetails, Story, StoryLine, Wait
+from postroom.operations.instances.details import OrchestrationInstanceDetails
+from postroom.operations.orchestrations.story import Story, StoryLine, Wait
 from postroom.operations.records import extend, to_row
 
 TIME = datetime(2026, 3, 5, 23, 59, 59, 500_000, tzinfo=UTC)

@@ -116,7 +116,8 @@ def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> N
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000
       postroom instance show 01985c1e-7f0a-8c8e-b5d1-4a2f3c800000 --graph story.mmd
     """
-    from postroom.operations.orchestrations.story import OrchestrationInstanceDetails, Story, get_instance_details
+    from postroom.operations.instances.details import OrchestrationInstanceDetails, get_instance_details
+    from postroom.operations.orchestrations.story import Story
     from postroom.operations.short_ids import find_id
 
     with open_messagebox(options) as connection:
