@@ -80,15 +80,15 @@ class EndpointManager:
             if claimed.task == QueueTask.JOIN_INSTANCE:
                 return [self._responses.deliver(claimed, connections)]
             return [self._publish_resumed(claimed, connections)]
-        port = self._ports.borrow(claimed.service)
-        if port is None:
+        open_port = self._ports.borrow(claimed.service)
+        if open_port is None:
             return [self._suspend_for_removed_port(each, connections) for each in batch]
         try:
             if len(batch) > 1:
-                return self._deliver_batch(port, batch, connections)
-            return [self._deliver(port, claimed, connections)]
+                return self._deliver_batch(open_port, batch, connections)
+            return [self._deliver(open_port, claimed, connections)]
         finally:
-            self._ports.release(port)
+            self._ports.release(open_port)
 
     def close(self) -> None:
         self._ports.close()
@@ -96,34 +96,34 @@ class EndpointManager:
     def get_batch_limit(self, claimed: ClaimedMessage) -> int:
         return self._ports.get_batch_limit(claimed.service) if claimed.task == QueueTask.DELIVER else 1
 
-    def _deliver(self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+    def _deliver(self, open_port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         try:
-            prepared = self._prepare_send(port, claimed, connections)
+            prepared = self._prepare_send(open_port, claimed, connections)
             if not isinstance(prepared, _PreparedSend):
                 return prepared
-            if port.port.is_two_way:
+            if open_port.port.is_two_way:
                 adapter = prepared.transport.shared.get_open()
                 outcome = self._solicit_response.send(
-                    port.port, claimed, adapter, prepared.message, prepared.attempt, connections
+                    open_port.port, claimed, adapter, prepared.message, prepared.attempt, connections
                 )
-                self._record_success(port, connections)
+                self._record_success(open_port, connections)
                 return outcome
             if prepared.message is not None:
                 prepared.transport.shared.get_open().send(prepared.message, prepared.attempt)
-            return self._finish(port, claimed, connections)
+            return self._finish(open_port, claimed, connections)
         except Exception as error:
-            return self._handle_error(port, claimed, connections, error)
+            return self._handle_error(open_port, claimed, connections, error)
 
     def _deliver_batch(
-        self, port: OpenSendPort, batch: Sequence[ClaimedMessage], connections: ThreadConnections
+        self, open_port: OpenSendPort, batch: Sequence[ClaimedMessage], connections: ThreadConnections
     ) -> list[Outcome]:
         """Deliver messages of one port together. Each message has its own outcome."""
         results: dict[int, _PreparedSend | Outcome] = {}
         for claimed in batch:
             try:
-                results[claimed.seq] = self._prepare_send(port, claimed, connections)
+                results[claimed.seq] = self._prepare_send(open_port, claimed, connections)
             except Exception as error:
-                results[claimed.seq] = self._handle_error(port, claimed, connections, error)
+                results[claimed.seq] = self._handle_error(open_port, claimed, connections, error)
         prepared = {seq: result for seq, result in results.items() if isinstance(result, _PreparedSend)}
         errors = _send_prepared(prepared)
         for claimed in batch:
@@ -132,25 +132,27 @@ class EndpointManager:
             try:
                 if (failure := errors.get(claimed.seq)) is not None:
                     raise failure
-                results[claimed.seq] = self._finish(port, claimed, connections)
+                results[claimed.seq] = self._finish(open_port, claimed, connections)
             except Exception as error:
-                results[claimed.seq] = self._handle_error(port, claimed, connections, error)
+                results[claimed.seq] = self._handle_error(open_port, claimed, connections, error)
         return [outcome for outcome in results.values() if not isinstance(outcome, _PreparedSend)]
 
     def _prepare_send(
-        self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections
+        self, open_port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections
     ) -> _PreparedSend | Outcome:
         """Return the message as its adapter sends it, or an outcome if it is not sent now."""
-        transport = port.choose_transport(claimed)
+        transport = open_port.choose_transport(claimed)
         now = self._clock()
-        check_expiration(port.port, claimed, now)
-        waiting = postpone_to_service_window(port.port, claimed, now)
+        check_expiration(open_port.port, claimed, now)
+        waiting = postpone_to_service_window(open_port.port, claimed, now)
         if isinstance(waiting, Suspension):
-            return self._failures.suspend_unsendable(claimed, connections, waiting, describe_sent(port.port, claimed))
+            return self._failures.suspend_unsendable(
+                claimed, connections, waiting, describe_sent(open_port.port, claimed)
+            )
         if waiting is not None:
             return waiting
-        if port.port.settings.circuit_breaker is not None and self._circuits.is_paused(claimed):
-            return postpone_until_circuit_closes(port.port, claimed, now)
+        if open_port.port.settings.circuit_breaker is not None and self._circuits.is_paused(claimed):
+            return postpone_until_circuit_closes(open_port.port, claimed, now)
         message = build_message(claimed, connections, transport.get_context_values(claimed))
         attempt = Attempt(
             instance_id=claimed.delivery_id,
@@ -158,41 +160,43 @@ class EndpointManager:
             group=claimed.group,
             sequence_number=claimed.seq if claimed.task == QueueTask.DELIVER_IN_ORDER else None,
         )
-        return _PreparedSend(transport, port.process(message), attempt)
+        return _PreparedSend(transport, open_port.process(message), attempt)
 
-    def _finish(self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+    def _finish(self, open_port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         """Return the outcome of a message that was sent."""
-        self._record_success(port, connections)
+        self._record_success(open_port, connections)
         if claimed.context and _ACK_REQUIRED in claimed.context:
-            return self._acknowledge(port.port, claimed, connections)
+            return self._acknowledge(open_port.port, claimed, connections)
         return Disposition.COMPLETE
 
     def _handle_error(
-        self, port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
+        self, open_port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections, error: Exception
     ) -> Outcome:
         """Return the outcome of a message that was not sent."""
         if isinstance(error, ClaimLost):
             return Disposition.DISCARD
         if isinstance(error, ReadInterrupted):
             return Disposition.RELEASE
-        if port.port.settings.circuit_breaker is not None:
+        if open_port.port.settings.circuit_breaker is not None:
             try:
-                is_probe = self._circuits.record_failure(port.port, connections.get_writing, error)
+                is_probe = self._circuits.record_failure(open_port.port, connections.get_writing, error)
             except Unavailable as unavailable:
-                _log.warning("the circuit breaker of send port %s could not be stored: %s", port.port.name, unavailable)
+                _log.warning(
+                    "the circuit breaker of send port %s could not be stored: %s", open_port.port.name, unavailable
+                )
                 is_probe = False
             if is_probe:
-                return postpone_until_circuit_closes(port.port, claimed, self._clock())
-        return self._failures.handle_send_failure(port.port, claimed, connections, error)
+                return postpone_until_circuit_closes(open_port.port, claimed, self._clock())
+        return self._failures.handle_send_failure(open_port.port, claimed, connections, error)
 
-    def _record_success(self, port: OpenSendPort, connections: ThreadConnections) -> None:
+    def _record_success(self, open_port: OpenSendPort, connections: ThreadConnections) -> None:
         """Tell the circuit breaker of the port. Never fail: the message is sent already."""
-        if port.port.settings.circuit_breaker is None:
+        if open_port.port.settings.circuit_breaker is None:
             return
         try:
-            self._circuits.record_success(port.port, connections.get_writing)
+            self._circuits.record_success(open_port.port, connections.get_writing)
         except Unavailable as error:
-            _log.warning("the circuit breaker of send port %s could not be closed: %s", port.port.name, error)
+            _log.warning("the circuit breaker of send port %s could not be closed: %s", open_port.port.name, error)
 
     def _acknowledge(self, port: SendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
         """Complete a sent message, with an ACK if its publisher wants one."""
@@ -248,10 +252,10 @@ def _send_prepared(prepared: Mapping[int, _PreparedSend]) -> dict[int, Exception
     for seq, send in prepared.items():
         if send.message is not None:
             by_transport[send.transport][seq] = send.message, send.attempt
-    for transport, batch in by_transport.items():
+    for open_transport, batch in by_transport.items():
         try:
-            adapter = transport.shared.get_open()
-            if transport.settings.adapter_type.max_batch > 1:
+            adapter = open_transport.shared.get_open()
+            if open_transport.transport.adapter_type.max_batch > 1:
                 results = cast(BatchSendAdapter, adapter).send_batch(list(batch.values()))
                 errors |= {seq: error for seq, error in zip(batch, results, strict=True) if error is not None}
                 continue

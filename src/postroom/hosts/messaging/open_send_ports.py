@@ -52,25 +52,25 @@ class SharedAdapter:
 class OpenTransport:
     """The primary or the backup transport of a send port, with its adapter."""
 
-    def __init__(self, port: SendPort, settings: Transport, shared: SharedAdapter) -> None:
-        self.settings = settings
+    def __init__(self, port: SendPort, transport: Transport, shared: SharedAdapter) -> None:
+        self.transport = transport
         self.shared = shared
         self._values: dict[str, str | int] = {
             BTS.SPName.key: port.name,
             BTS.SPID.key: str(port.port_id),
-            BTS.RetryInterval.key: int(settings.settings.retry.interval // 60),
+            BTS.RetryInterval.key: int(transport.settings.retry.interval // 60),
         }
-        if settings.is_dynamic:
+        if transport.is_dynamic:
             self._values[BTS.IsDynamicSend.key] = True
         else:
-            self._values[BTS.OutboundTransportLocation.key] = settings.uri
-            self._values[BTS.OutboundTransportType.key] = settings.adapter_type.transport_type
+            self._values[BTS.OutboundTransportLocation.key] = transport.uri
+            self._values[BTS.OutboundTransportType.key] = transport.adapter_type.transport_type
         self._by_remaining: dict[int, dict[str, str | int]] = {}
 
     def get_context_values(self, claimed: ClaimedMessage) -> dict[str, Any]:
         """Return the properties that are written to the context of a message for its next attempt, by key. Those that
         the adapter updated in an earlier attempt are the last."""
-        remaining = count_remaining_retries(self.settings, claimed)
+        remaining = count_remaining_retries(self.transport, claimed)
         values = self._by_remaining.get(remaining)
         if values is None:
             values = self._by_remaining[remaining] = {**self._values, BTS.RetryCount.key: remaining}
@@ -133,12 +133,12 @@ class OpenSendPorts:
         before = [] if known is None else list(known.transports)
         if port is not None:
             transports = []
-            for settings in port.transports:
-                same = next((each for each in before if each.settings.adapter_json == settings.adapter_json), None)
+            for transport in port.transports:
+                same = next((each for each in before if each.transport.adapter_json == transport.adapter_json), None)
                 if same is not None:
                     before.remove(same)
-                shared = same.shared if same is not None else SharedAdapter(partial(self._make, settings))
-                transports.append(OpenTransport(port, settings, shared))
+                shared = same.shared if same is not None else SharedAdapter(partial(self._make, transport))
+                transports.append(OpenTransport(port, transport, shared))
             self._ports[service] = OpenSendPort(port, transports)
         return [] if known is None else self._end_use(known)
 
