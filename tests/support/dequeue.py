@@ -10,7 +10,7 @@ from postroom.errors import MessageFailure
 from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
-from postroom.messagebox.storage.stored_messages import ConnectionReader, build_message
+from postroom.messagebox.storage.claimed_messages import ConnectionReader, build_message
 from postroom.operations.instances.changes import resume_with_body
 from tests.support.box import Box
 from tests.support.changes import resume

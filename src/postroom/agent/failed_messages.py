@@ -21,7 +21,7 @@ from postroom.message import Bytes, Message, Part
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import OUT_OF_ORDER, ClaimedMessage, HostQueues, Suspension
 from postroom.messagebox.routing import RoutingLock
-from postroom.messagebox.storage.stored_messages import StoredContext
+from postroom.messagebox.storage.claimed_messages import StoredContext
 
 #: Publishes another message in the transaction of an error message. Returns the hosts whose work queues get rows.
 PublishMore = Callable[[Connection, OrderedRoutes], Collection[str]]

@@ -34,7 +34,7 @@ from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection, LazyConnection, transaction
 from postroom.messagebox.coordination.notifications import listen_on, wake_up_channel
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
-from postroom.messagebox.storage.stored_messages import build_message
+from postroom.messagebox.storage.claimed_messages import build_message
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.processes.backoff import Backoff
 from postroom.system_properties import BTS

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from postroom.errors import MessageExpired
 from postroom.messagebox.queues import ClaimedMessage, Postponement, Suspension
-from postroom.messagebox.storage.stored_messages import StoredContext
+from postroom.messagebox.storage.claimed_messages import StoredContext
 from postroom.ports.send_ports import SendPort, Transport
 from postroom.system_properties import BTS
 

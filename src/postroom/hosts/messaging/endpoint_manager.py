@@ -32,7 +32,7 @@ from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import DELIVERIES, ClaimedMessage, HostQueues, QueueTask, Suspension
-from postroom.messagebox.storage.stored_messages import build_message
+from postroom.messagebox.storage.claimed_messages import build_message
 from postroom.ports.send_ports import SendPort
 from postroom.processes.backoff import retry_while_unavailable
 from postroom.system_properties import BTS

@@ -28,7 +28,7 @@ from postroom.messagebox.queues import (
     ScheduledRetry,
     Suspension,
 )
-from postroom.messagebox.storage.stored_messages import StoredContext
+from postroom.messagebox.storage.claimed_messages import StoredContext
 from postroom.ports.receive_locations import ReceiveLocation, find_receive_location
 from postroom.ports.send_ports import SendPort, Transport
 from postroom.values import value_to_json

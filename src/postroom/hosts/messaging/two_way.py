@@ -35,7 +35,7 @@ from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.coordination.notifications import OwnHost
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension, check_claim
-from postroom.messagebox.storage.stored_messages import StoredContext, build_message
+from postroom.messagebox.storage.claimed_messages import StoredContext, build_message
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.ports.send_ports import SendPort

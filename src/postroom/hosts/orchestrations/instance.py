@@ -31,7 +31,7 @@ from postroom.messagebox.orchestrations import (
     HostOrchestrations,
 )
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
-from postroom.messagebox.storage.stored_messages import build_message
+from postroom.messagebox.storage.claimed_messages import build_message
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, replay

@@ -12,7 +12,7 @@ from postroom.errors import NotFound
 from postroom.message import Body, Context, Message, Part
 from postroom.messagebox.connection import Connection, read_records
 from postroom.messagebox.statements import statement
-from postroom.messagebox.storage.stored_messages import set_originator
+from postroom.messagebox.storage.claimed_messages import set_originator
 from postroom.system_properties import BTS, ErrorReport
 
 _CHUNKS_PER_FETCH = 10

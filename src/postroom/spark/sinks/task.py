@@ -25,7 +25,7 @@ from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, Login, transaction
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension
-from postroom.messagebox.storage.stored_messages import ConnectionReader, build_message
+from postroom.messagebox.storage.claimed_messages import ConnectionReader, build_message
 from postroom.messagebox.streams.sink_batches import CHUNK_MESSAGES, SeqRange, SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send

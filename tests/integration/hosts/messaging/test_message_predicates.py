@@ -14,7 +14,7 @@ from postroom.errors import PublishFailed
 from postroom.message import Bytes, Context, Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.storage.stored_messages import StoredContext
+from postroom.messagebox.storage.claimed_messages import StoredContext
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import Property
 from postroom.system_properties import BTS

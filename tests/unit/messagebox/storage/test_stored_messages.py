@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from postroom.message import Context
-from postroom.messagebox.storage.stored_messages import StoredContext
+from postroom.messagebox.storage.claimed_messages import StoredContext
 from postroom.properties import Property
 from postroom.system_properties import BTS
 

@@ -1,4 +1,4 @@
-"""Stored messages: built from a claimed row. Contexts are decoded and large bodies are read only when they are used."""
+"""Messages that are built from claimed rows. Contexts are decoded and large bodies are read only when they are used."""
 
 from __future__ import annotations
 
