@@ -24,7 +24,7 @@ from postroom.messagebox.configuration.services import ServiceState, store_state
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.migrate import create_host, migrate
-from postroom.messagebox.subscriptions import create_subscription, deploy_property
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, deploy_property
 from postroom.ports.receive_locations import (
     ReceiveLocation,
     build_receive_location,
@@ -125,15 +125,9 @@ class MeasuredBox:
         self._subscribe(uuid.uuid4(), f"port {number}", filter)
 
     def _subscribe(self, service_id: uuid.UUID, name: str, filter: Filter) -> None:
-        subscription = create_subscription(
-            self.connection,
-            self.host,
-            service_class=ServiceClass.MESSAGING_IN_PROCESS,
-            service_id=service_id,
-            service_name=name,
-            filter=filter,
-            priority=5,
-        )
+        subscriptions = ServiceSubscriptions(self.host, ServiceClass.MESSAGING_IN_PROCESS)
+        service = SubscribingService(service_id=service_id, name=name)
+        subscription = subscriptions.activate(self.connection, service, filter)
         self.connection.execute("SELECT set_subscription_state(%s, 1::smallint)", (subscription,))
 
     def one(self, query: str, *parameters: object) -> object:

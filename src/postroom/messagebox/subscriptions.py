@@ -84,11 +84,13 @@ class ServiceSubscriptions:
         convoy_set_id: int | None = None,
         ordered: bool = False,
         request_response: bool = False,
+        send_port_group: SendPortGroup | None = None,
     ) -> int:
         """Create a stopped activation subscription: each match creates a new instance. Return its id.
 
         With a convoy (one to three properties, or a set that several subscriptions share) messages with equal values
-        join the instance of the first message, with ``JOIN_PRIORITY``.
+        join the instance of the first message, with ``JOIN_PRIORITY``. A port may subscribe through a
+        ``send_port_group``.
         """
         if convoy:
             convoy_set_id = self.create_convoy_set(connection, convoy)
@@ -123,6 +125,11 @@ class ServiceSubscriptions:
                     for number, group in enumerate(filter.groups)
                     for predicate, table in zip(group, choose_predicate_tables(group), strict=True)
                 ],
+            )
+        if send_port_group is not None:
+            connection.execute(
+                "UPDATE subscriptions SET group_id = %s, group_name = %s WHERE id = %s",
+                (send_port_group.group_id, send_port_group.name, subscription_id),
             )
         return subscription_id
 
@@ -247,35 +254,6 @@ class ServiceSubscriptions:
             ) from error
         assert row is not None
         return row[0]
-
-
-def create_subscription(
-    connection: Connection,
-    host: Host,
-    *,
-    service_class: ServiceClass,
-    service_id: uuid.UUID,
-    service_name: str,
-    filter: Filter,
-    priority: int,
-    request_response: bool = False,
-    ordered: bool = False,
-    group: SendPortGroup | None = None,
-) -> int:
-    """Create a stopped activation subscription in the caller's transaction. Return its id.
-
-    ``group`` is the send port group that the port subscribes through.
-    """
-    service = SubscribingService(service_id=service_id, name=service_name)
-    subscription_id = ServiceSubscriptions(host, service_class).activate(
-        connection, service, filter, priority=priority, ordered=ordered, request_response=request_response
-    )
-    if group is not None:
-        connection.execute(
-            "UPDATE subscriptions SET group_id = %s, group_name = %s WHERE id = %s",
-            (group.group_id, group.name, subscription_id),
-        )
-    return subscription_id
 
 
 def start_subscription(connection: Connection, subscription_id: int) -> None:

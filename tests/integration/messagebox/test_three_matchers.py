@@ -20,7 +20,7 @@ from postroom.filters.expression import Filter
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.subscriptions import create_subscription, deploy_property
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, deploy_property
 from postroom.properties import Property
 from postroom.values import Value
 from tests.support.box import Box
@@ -39,14 +39,8 @@ def deploy(box: Box, properties: Sequence[Property]) -> None:
 def subscribe(box: Box, subscribed: Sequence[Filter]) -> list[int]:
     """Store and start a subscription for each filter. Return their ids."""
     ids = [
-        create_subscription(
-            box.connection,
-            box.host(),
-            service_class=ServiceClass.MESSAGING_IN_PROCESS,
-            service_id=uuid.uuid4(),
-            service_name=f"S{number}",
-            filter=filter,
-            priority=5,
+        ServiceSubscriptions(box.host(), ServiceClass.MESSAGING_IN_PROCESS).activate(
+            box.connection, SubscribingService(service_id=uuid.uuid4(), name=f"S{number}"), filter
         )
         for number, filter in enumerate(subscribed)
     ]

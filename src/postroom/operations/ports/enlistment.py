@@ -26,7 +26,12 @@ from postroom.messagebox.configuration.send_port_groups import (
 from postroom.messagebox.configuration.services import ServiceState, store_state
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.service_states import start_service
-from postroom.messagebox.subscriptions import create_subscription, remove_subscriptions, start_subscription
+from postroom.messagebox.subscriptions import (
+    ServiceSubscriptions,
+    SubscribingService,
+    remove_subscriptions,
+    start_subscription,
+)
 from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -147,15 +152,13 @@ def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPor
 
 
 def _subscribe(connection: Connection, port: SendPort, filter: Filter, *, group: SendPortGroup | None = None) -> int:
-    return create_subscription(
+    service_class = ServiceClass.SPARK_SINKS if port.is_sink else ServiceClass.MESSAGING_IN_PROCESS
+    return ServiceSubscriptions(get_host(connection, port.host_id), service_class).activate(
         connection,
-        get_host(connection, port.host_id),
-        service_class=ServiceClass.SPARK_SINKS if port.is_sink else ServiceClass.MESSAGING_IN_PROCESS,
-        service_id=port.port_id,
-        service_name=port.name,
-        filter=filter,
+        SubscribingService(service_id=port.port_id, name=port.name),
+        filter,
         priority=port.settings.priority,
         request_response=port.is_two_way,
         ordered=port.settings.ordered,
-        group=group,
+        send_port_group=group,
     )
