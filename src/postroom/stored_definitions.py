@@ -103,7 +103,7 @@ class DeclaredValue(BaseModel):
 
     @classmethod
     def _describe_error(cls, error: ValidationError) -> str:
-        return f"{cls._refusal()}: {wrong_fields(error)}."
+        return f"{cls._refusal()}: {_wrong_fields(error)}."
 
 
 def _to_parameter(item: tuple[str, FieldInfo]) -> Parameter:
@@ -122,7 +122,7 @@ def read_stored(what: str, expected: TypeAdapter[_T], stored: Mapping[str, Any])
         _check_depth(stored)
         return expected.validate_python(dict(stored), context=_STORED)
     except ValidationError as error:
-        why = wrong_fields(error)
+        why = _wrong_fields(error)
     except RecursionError as error:
         why = str(error)
     except (TypeError, AttributeError) as error:  # an argument is missing, not known or of another type
@@ -155,7 +155,7 @@ def check_stored_objects(items: Sequence[object], info: ValidationInfo) -> None:
         raise ValueError("each item is an object")
 
 
-def wrong_fields(error: ValidationError) -> str:
+def _wrong_fields(error: ValidationError) -> str:
     """Return each wrong field with what is wrong with it, without its value."""
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or 'it'}: {to_reason(problem['msg'])}" for problem in error.errors()

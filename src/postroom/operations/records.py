@@ -45,10 +45,10 @@ def extend(record: DataclassInstance, into: type[Extended], **more: object) -> E
 
 def to_json(value: object) -> str:
     """Return indented JSON."""
-    return json.dumps(to_json_value(value), indent=2, ensure_ascii=False)
+    return json.dumps(_to_json_value(value), indent=2, ensure_ascii=False)
 
 
-def to_json_value(value: object) -> Any:
+def _to_json_value(value: object) -> Any:
     """Return a value or a record as JSON can represent it."""
     match value:
         case Enum():
@@ -60,13 +60,13 @@ def to_json_value(value: object) -> Any:
         case bytes():
             return value.decode(errors="replace")
         case Mapping():
-            return {to_json_value(key): to_json_value(each) for key, each in value.items()}
+            return {_to_json_value(key): _to_json_value(each) for key, each in value.items()}
         case list() | tuple():
-            return [to_json_value(each) for each in value]
+            return [_to_json_value(each) for each in value]
         case set() | frozenset():
-            return sorted(to_json_value(each) for each in value)
+            return sorted(_to_json_value(each) for each in value)
         case _ if is_dataclass(value):
-            return to_json_value(to_row(value))
+            return _to_json_value(to_row(value))
         case _:
             # Text, also for Decimal: a JSON number would not be exact.
             return str(value)

@@ -106,7 +106,7 @@ def find_subscription(connection: Connection, id_or_name: str) -> Subscription:
 def get_subscription_details(connection: Connection, id_or_name: str) -> SubscriptionDetails:
     """Return the subscription that ``find_subscription`` finds, with its predicates."""
     found = find_subscription(connection, id_or_name)
-    filter = read_redacted_filters(connection, [found])[found.subscription_id]
+    filter = _read_redacted_filters(connection, [found])[found.subscription_id]
     expression = [
         PredicateListing(
             group=number,
@@ -142,7 +142,7 @@ def read_subscription_filters(connection: Connection, subscriptions: list[Subscr
     }
 
 
-def read_redacted_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
+def _read_redacted_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
     """Return the filters with hidden values, by subscription id.
 
     The values that an instance waits for come from a message. Values of sensitive properties are hidden (SEC-14). From
@@ -176,7 +176,7 @@ def restore_written_order(stored: Filter, text: str, properties: Iterable[Proper
 
 def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
     found = read_subscriptions(connection, **conditions)
-    shown = read_redacted_filters(
+    shown = _read_redacted_filters(
         connection, [subscription for subscription in found if subscription.instance_id is not None]
     )
     return [

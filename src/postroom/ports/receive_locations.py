@@ -107,7 +107,7 @@ def find_receive_location(connection: Connection, location_id: uuid.UUID) -> Rec
 
 
 def _from_row(row: dict[str, Any]) -> ReceiveLocation:
-    return ReceiveLocation(**{**row, "schedule": schedule_from_json(row["schedule"])})
+    return ReceiveLocation(**{**row, "schedule": _schedule_from_json(row["schedule"])})
 
 
 def build_receive_location(
@@ -153,6 +153,6 @@ def schedule_to_json(schedule: Schedule | None) -> Jsonb | None:
     return None if schedule is None else Jsonb(schedule.model_dump(mode="json"))
 
 
-def schedule_from_json(stored: dict[str, Any] | None) -> Schedule | None:
+def _schedule_from_json(stored: dict[str, Any] | None) -> Schedule | None:
     """Parse a stored schedule."""
     return None if stored is None else Schedule(**stored)

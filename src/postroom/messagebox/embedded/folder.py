@@ -75,7 +75,7 @@ class ServerFolder:
 
     def socket_folder(self, pgdata: Path, binaries: Binaries) -> Path:
         """Return the data directory if its path is valid for a socket, otherwise a short private folder."""
-        if is_socket_address(pgdata / SOCKET_NAME):
+        if _is_socket_address(pgdata / SOCKET_NAME):
             return pgdata
         path = hashlib.sha256(str(pgdata).encode()).hexdigest()[:8]
         name = f"{self._read()['id']}-{path}"
@@ -99,6 +99,6 @@ class ServerFolder:
         return record
 
 
-def is_socket_address(path: Path) -> bool:
+def _is_socket_address(path: Path) -> bool:
     """Return True if a path is short enough, and has no special characters of connection strings or settings."""
     return len(bytes(path)) <= SOCKET_PATH_BYTES and re.fullmatch(r"[A-Za-z0-9/._+=-]+", str(path)) is not None

@@ -191,7 +191,7 @@ def describe_ignored_file(connection: Connection, path: Path, location: str | No
     return f"{found.name} would ignore {path.name}: it receives {watched.pattern}."
 
 
-def explain_subscriber(subscriber: PossibleSubscriber, context: Context) -> SubscriberExplanation:
+def _explain_subscriber(subscriber: PossibleSubscriber, context: Context) -> SubscriberExplanation:
     """Explain a message for one subscriber."""
     groups = select_groups(subscriber.filter, directed=is_directed(context))
     explanation = explain(Filter(groups), context.promoted, context.written)
@@ -271,7 +271,7 @@ def _explain_candidates(
             title=candidate.title,
             context=redact_context(candidate.context, sensitive),
             subscribers=tuple(
-                explain_subscriber_redacted(subscriber.restore_written_order(properties), candidate.context, sensitive)
+                _explain_subscriber_redacted(subscriber.restore_written_order(properties), candidate.context, sensitive)
                 for subscriber in ranking.list_nearest()
             ),
             counts=ranking.counts,
@@ -290,14 +290,14 @@ def explain_subscription(connection: Connection, id_or_name: str, context: Conte
     those are hidden."""
     subscriber = find_subscriber(connection, id_or_name, read_deployed_properties(connection))
     hidden = read_sensitive_keys(connection) if subscriber.is_instance else frozenset[str]()
-    return explain_subscriber_redacted(subscriber, context, hidden)
+    return _explain_subscriber_redacted(subscriber, context, hidden)
 
 
-def explain_subscriber_redacted(
+def _explain_subscriber_redacted(
     subscriber: PossibleSubscriber, context: Context, sensitive: frozenset[str]
 ) -> SubscriberExplanation:
     """Explain a message for one subscriber with the values of the ``sensitive`` properties hidden."""
-    explained = explain_subscriber(subscriber, context)
+    explained = _explain_subscriber(subscriber, context)
     if not sensitive:
         return explained
     return replace(

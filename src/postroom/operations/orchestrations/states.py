@@ -95,14 +95,14 @@ def list_orchestrations(connection: Connection, *, application: str | None = Non
 
 def get_orchestration_details(connection: Connection, name: str) -> OrchestrationDetails:
     """Return the newest version of an orchestration. Raise NotFound if there is none with this name."""
-    newest = get_orchestration(connection, name)
+    newest = _get_orchestration(connection, name)
     versions = [version for version in list_orchestrations(connection) if version.name == name]
     (found,) = (version for version in versions if version.service_id == newest.service_id)
     older = [version.version for version in versions if version is not found]
     return extend(found, OrchestrationDetails, older_versions=older)
 
 
-def get_orchestration(connection: Connection, name: str) -> DeployedOrchestration:
+def _get_orchestration(connection: Connection, name: str) -> DeployedOrchestration:
     """Return the newest version of the orchestration. Raise NotFound, which suggests names, if there is none."""
     newest = {one.name: one for one in read_orchestrations(connection) if one.is_newest}
     if name in newest:
@@ -116,7 +116,7 @@ def get_orchestration(connection: Connection, name: str) -> DeployedOrchestratio
 _OPERATIONS = StateOperations(
     "Orchestration",
     "orchestration",
-    get_orchestration,
+    _get_orchestration,
     get_id=lambda one: one.service_id,
     enlist=enlist_orchestration,
     unenlist=unenlist_orchestration,

@@ -66,7 +66,7 @@ def enlist_port(connection: Connection, port: SendPort) -> SendPort:
     subscription_id = _subscribe(connection, port, build_port_filter(port, read_deployed_properties(connection)))
     for group in read_send_port_groups(connection, member=port.port_id):
         if group.is_enlisted:
-            subscribe_member(connection, group, port)
+            _subscribe_member(connection, group, port)
     store_state(connection, port.port_id, ServiceState.STOPPED)
     return replace(port, state=ServiceState.STOPPED, subscription_id=subscription_id)
 
@@ -101,7 +101,7 @@ def enlist_group(connection: Connection, group: SendPortGroup) -> SendPortGroup:
     """Create a stopped subscription for each enlisted member (SPT-11)."""
     for port in read_send_ports(connection, ids=[member.port_id for member in group.members]):
         if port.state is not ServiceState.BOUND:
-            subscribe_member(connection, group, port)
+            _subscribe_member(connection, group, port)
     return set_group_state(connection, group.group_id, ServiceState.STOPPED)
 
 
@@ -130,7 +130,7 @@ def add_member(connection: Connection, group: SendPortGroup, port: SendPort) -> 
     """Add a member. Create its subscription at once if both port and group are enlisted."""
     insert_member(connection, group.group_id, port.port_id)
     if group.is_enlisted and port.state is not ServiceState.BOUND:
-        subscribe_member(connection, group, port)
+        _subscribe_member(connection, group, port)
     return get_send_port_group(connection, group.group_id)
 
 
@@ -140,7 +140,7 @@ def remove_member(connection: Connection, group: SendPortGroup, port_id: uuid.UU
     delete_member(connection, group.group_id, port_id)
 
 
-def subscribe_member(connection: Connection, group: SendPortGroup, port: SendPort) -> None:
+def _subscribe_member(connection: Connection, group: SendPortGroup, port: SendPort) -> None:
     """Create the subscription of an enlisted port through an enlisted group. Start it if both are started."""
     filter = build_group_filter(group, read_deployed_properties(connection))
     subscription_id = _subscribe(connection, port, filter, group=group)

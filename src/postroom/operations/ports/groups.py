@@ -69,7 +69,7 @@ def list_groups(connection: Connection, *, application: str | None = None) -> li
 
 def get_group_details(connection: Connection, name: str) -> GroupDetails:
     """Return a send port group with its members. Raise NotFound if there is none with this name."""
-    group = get_group(connection, name)
+    group = _get_group(connection, name)
     members = [
         MemberListing(
             member=member.port_name,
@@ -93,7 +93,7 @@ def _describe(group: SendPortGroup) -> _Group:
     )
 
 
-def get_group(connection: Connection, name: str) -> SendPortGroup:
+def _get_group(connection: Connection, name: str) -> SendPortGroup:
     """Return the send port group with this name. Raise NotFound, which suggests names, if there is none."""
     groups = read_send_port_groups(connection)
     for group in groups:
@@ -118,7 +118,7 @@ def _check_start(group: SendPortGroup) -> None:
 _OPERATIONS = StateOperations(
     "Send port group",
     "group",
-    get_group,
+    _get_group,
     get_id=lambda group: group.group_id,
     enlist=enlist_group,
     unenlist=unenlist_group,

@@ -125,7 +125,7 @@ def list_ports(connection: Connection, *, application: str | None = None) -> lis
 
 def get_port_details(connection: Connection, name: str) -> PortListing:
     """Return a send port. Raise NotFound if there is none with this name."""
-    port = get_send_port(connection, name)
+    port = _get_send_port(connection, name)
     (found,) = (listing for listing in list_ports(connection) if listing.port_id == port.port_id)
     if not port.is_sink:
         return found
@@ -182,7 +182,7 @@ def retry(connection: Connection, name: str) -> Retried:
     Each attempt counts."""
 
     def work(connection: Connection) -> tuple[Retried, str]:
-        port = get_send_port(connection, name)
+        port = _get_send_port(connection, name)
         is_probed = port.port_id in read_open_circuits(connection, ports=[port.port_id])
         done = Retried(name=port.name, retried=retry_now(connection, port.port_id), is_probed=is_probed)
         return done, get_host(connection, port.host_id).name
@@ -192,7 +192,7 @@ def retry(connection: Connection, name: str) -> Retried:
     return done
 
 
-def get_send_port(connection: Connection, name: str) -> SendPort:
+def _get_send_port(connection: Connection, name: str) -> SendPort:
     """Return the send port with this name. Raise NotFound, which suggests names, if there is none."""
     ports = read_send_ports(connection)
     for port in ports:
@@ -218,6 +218,6 @@ def _unenlist(connection: Connection, port: SendPort) -> SendPort:
 
 
 _OPERATIONS = StateOperations(
-    "Port", "port", get_send_port, get_id=lambda port: port.port_id, enlist=enlist_port, unenlist=_unenlist
+    "Port", "port", _get_send_port, get_id=lambda port: port.port_id, enlist=enlist_port, unenlist=_unenlist
 )
 enlist, start, stop, unenlist = _OPERATIONS.enlist, _OPERATIONS.start, _OPERATIONS.stop, _OPERATIONS.unenlist

@@ -93,7 +93,7 @@ class Table:
 
     def add(self, connection: psycopg.Connection[tuple[Any, ...]], rows: pa.RecordBatch) -> None:
         """Add the rows that the table does not have, all or none. Usually it has none of them, and COPY is enough."""
-        text = to_copy_text(rows)
+        text = _to_copy_text(rows)
         columns = sql.SQL(", ").join(map(sql.Identifier, rows.schema.names))
         with self._translate_errors():
             try:
@@ -176,7 +176,7 @@ def _column_type(field: pa.Field) -> str:
     return next((name for fits, name in _TYPES if fits(field.type)), "jsonb")
 
 
-def to_copy_text(rows: pa.RecordBatch) -> memoryview:
+def _to_copy_text(rows: pa.RecordBatch) -> memoryview:
     """Return the rows for ``COPY … FROM STDIN``."""
     fields = [_to_text(column) for column in rows.columns]
     lines = pc.binary_join_element_wise(*fields, "\t", null_handling="replace", null_replacement="\\N")

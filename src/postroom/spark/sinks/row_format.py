@@ -112,7 +112,7 @@ class RowFormat:
         ]
         if self.body != "none":
             row.append(body if self.body == "binary" else _text(message, body))
-        return _RowValues(index=index, values=row, line=b"" if self.parsed is None else to_line(body))
+        return _RowValues(index=index, values=row, line=b"" if self.parsed is None else _to_line(body))
 
     def _batch(self, rows: Sequence[_RowValues]) -> pa.RecordBatch:
         names = [*FIXED_COLUMNS, *(column.name for column in self.columns)]
@@ -183,7 +183,7 @@ def _value(column: SinkColumn, message: Message) -> Any:
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
-def to_line(body: bytes) -> bytes:
+def _to_line(body: bytes) -> bytes:
     try:
         document = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -275,7 +275,7 @@ def _convert(format: RowFormat, rows: SinkRows) -> pa.RecordBatch:
     times = pa.array(np.array(rows.published_at, np.int64) + _YEAR_2000).cast(pa.timestamp("us", tz="UTC"))
     arrays += [times, *columns]
     if format.parsed is not None:
-        parsed = read_lines([to_line(body) for body in bodies], format.parsed)
+        parsed = read_lines([_to_line(body) for body in bodies], format.parsed)
         arrays += [parsed.column(name).combine_chunks() for name in format.parsed.names]
     if format.body == "binary":
         arrays.append(pa.array(bodies, pa.binary()))
