@@ -12,7 +12,7 @@ import trustme
 from postroom.http.connection import ConnectionLimits
 from postroom.http.event_loop import EventLoopThread, WorkerPool
 from postroom.http.messages import Request, Response
-from postroom.http.server import Handler, HttpServer
+from postroom.http.server import HttpServer, RequestHandler
 from tests.support.waiting import PATIENCE
 
 
@@ -25,7 +25,7 @@ async def echo(request: Request) -> Response:
 
 @contextmanager
 def run_server(
-    handle: Handler = echo,
+    handle: RequestHandler = echo,
     limits: ConnectionLimits | None = None,
     workers: WorkerPool | None = None,
     tls: ssl.SSLContext | None = None,
@@ -43,7 +43,7 @@ def run_server(
 
 
 @contextmanager
-def run_tls_server(handle: Handler = echo, limits: ConnectionLimits | None = None) -> Iterator[HttpServer]:
+def run_tls_server(handle: RequestHandler = echo, limits: ConnectionLimits | None = None) -> Iterator[HttpServer]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     with run_server(handle, limits, tls=context) as server:

@@ -43,7 +43,7 @@ _REJECTION = (
 )
 
 AnyResponse = Response | StreamedResponse
-Handler = Callable[[Request], Awaitable[AnyResponse | Awaitable[AnyResponse]]]
+RequestHandler = Callable[[Request], Awaitable[AnyResponse | Awaitable[AnyResponse]]]
 
 
 class HttpServer:
@@ -53,7 +53,7 @@ class HttpServer:
         self,
         listen: str,
         port: int,
-        handle: Handler,
+        handle: RequestHandler,
         *,
         loop: EventLoopThread,
         workers: WorkerPool,

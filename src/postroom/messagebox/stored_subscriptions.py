@@ -17,7 +17,7 @@ SubscriptionType = Literal["activation", "instance"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subscription:
+class StoredSubscription:
     """A subscription that messages are matched against."""
 
     subscription_id: int
@@ -55,7 +55,7 @@ class PossibleSubscription(NamedTuple):
     filter: str
 
 
-def read_subscriptions(connection: Connection, **conditions: Any) -> list[Subscription]:
+def read_subscriptions(connection: Connection, **conditions: Any) -> list[StoredSubscription]:
     """Return the subscriptions that meet the conditions, sorted by the name of their service: ``id``, ``activation``,
     ``service``, ``group``, ``instance`` and ``limit``."""
     parameters = dict.fromkeys(("id", "activation", "service", "group", "instance", "limit")) | conditions
@@ -75,12 +75,12 @@ def read_correlation_keys(connection: Connection, ids: Sequence[int]) -> dict[in
 
 
 #: The fields in the order of the columns of list_subscriptions.sql.
-_FIELDS = [each.name for each in fields(Subscription) if each.name != "type"]
+_FIELDS = [each.name for each in fields(StoredSubscription) if each.name != "type"]
 
 
-def _to_subscription(row: tuple[Any, ...]) -> Subscription:
+def _to_subscription(row: tuple[Any, ...]) -> StoredSubscription:
     values = dict(zip(_FIELDS, row, strict=True))
-    return Subscription(
+    return StoredSubscription(
         **{
             **values,
             "type": "activation" if values["instance_id"] is None else "instance",

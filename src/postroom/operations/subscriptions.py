@@ -19,7 +19,7 @@ from postroom.messagebox.configuration.properties import (
 )
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import read_service_names
-from postroom.messagebox.stored_subscriptions import Subscription as Subscription
+from postroom.messagebox.stored_subscriptions import StoredSubscription as StoredSubscription
 from postroom.messagebox.stored_subscriptions import (
     SubscriptionType,
     read_correlation_keys,
@@ -47,7 +47,7 @@ class PredicateListing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubscriptionDetails(Subscription):
+class SubscriptionDetails(StoredSubscription):
     """A subscription with the predicates that messages are matched against. Values of an instance are redacted."""
 
     expression: Sequence[PredicateListing]
@@ -60,7 +60,7 @@ def list_subscriptions(
     service: str | None = None,
     instance_id: uuid.UUID | None = None,
     limit: int | None = None,
-) -> list[Subscription]:
+) -> list[StoredSubscription]:
     """Return the subscriptions that meet the conditions, sorted by the name of their service.
 
     ``service`` may name a send port group. Raise NotFound if nothing has that name."""
@@ -76,7 +76,7 @@ def list_subscriptions(
     return _read(connection, group=service, **conditions)
 
 
-def find_subscription(connection: Connection, id_or_name: str) -> Subscription:
+def find_subscription(connection: Connection, id_or_name: str) -> StoredSubscription:
     """Return the subscription with this id, or of the service with this name.
 
     An activation subscription is preferred to those of the service's instances. Raise NotFound if there is none, and
@@ -120,14 +120,14 @@ def get_subscription_details(connection: Connection, id_or_name: str) -> Subscri
     return extend(found, SubscriptionDetails, expression=expression)
 
 
-def _describe_owner(subscription: Subscription, name: str) -> str:
+def _describe_owner(subscription: StoredSubscription, name: str) -> str:
     """Return what distinguishes this subscription from others of the same name."""
     if subscription.group is None:
         return " (its own)" if subscription.instance_id is None else ""
     return f" ({subscription.service_name})" if subscription.group == name else f" (through {subscription.group})"
 
 
-def read_subscription_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
+def read_subscription_filters(connection: Connection, subscriptions: list[StoredSubscription]) -> dict[int, Filter]:
     """Return the filters, built from the stored predicates, by subscription id."""
     properties = {prop.key: prop for prop in read_deployed_properties(connection)}
     activations = [subscription.subscription_id for subscription in subscriptions if subscription.instance_id is None]
@@ -142,7 +142,7 @@ def read_subscription_filters(connection: Connection, subscriptions: list[Subscr
     }
 
 
-def _read_redacted_filters(connection: Connection, subscriptions: list[Subscription]) -> dict[int, Filter]:
+def _read_redacted_filters(connection: Connection, subscriptions: list[StoredSubscription]) -> dict[int, Filter]:
     """Return the filters with hidden values, by subscription id.
 
     The values that an instance waits for come from a message. Values of sensitive properties are hidden (SEC-14). From
@@ -174,7 +174,7 @@ def restore_written_order(stored: Filter, text: str, properties: Iterable[Proper
     return written if is_same else stored
 
 
-def _read(connection: Connection, **conditions: Any) -> list[Subscription]:
+def _read(connection: Connection, **conditions: Any) -> list[StoredSubscription]:
     found = read_subscriptions(connection, **conditions)
     shown = _read_redacted_filters(
         connection, [subscription for subscription in found if subscription.instance_id is not None]

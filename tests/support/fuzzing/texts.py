@@ -18,7 +18,7 @@ from postroom.filters.text import format_filter, parse
 from postroom.http.connection import ClientProtocol, ConnectionLimits, HttpConnection
 from postroom.http.event_loop import WorkerPool
 from postroom.http.messages import RequestFailed, Response
-from postroom.receiving.http.requests import build_context
+from postroom.receiving.http.requests import build_request_context
 from tests.support.filter_strategies import PROPERTIES
 from tests.support.fuzzing.mutations import mutate_bytes, mutate_json, mutate_lines
 from tests.support.fuzzing.target import MessageLost, Target
@@ -98,7 +98,7 @@ async def _answer(data: bytes, limits: ConnectionLimits) -> tuple[list[int], byt
     while await connection.wait_for_request():
         try:
             request = await connection.read_head()
-            build_context(request)
+            build_request_context(request)
             size = sum([len(piece) async for piece in request.body])
             response = Response(status=202, content={"size": size})
         except RequestFailed as failed:

@@ -195,7 +195,7 @@ class HttpRequests:
         interchange_id, has_key = _interchange_id(location, request, sender)
         digest = start_request_digest(request.header("content-type"), request.query) if has_key else None
         try:
-            context = build_context(request, sender)
+            context = build_request_context(request, sender)
         except BadValue as error:
             raise RequestFailed(400, error.what) from None
         # Read the whole body first: a slow client must not block a thread, a connection and a transaction.
@@ -228,7 +228,7 @@ class HttpRequests:
             _store(connection, location, interchange_id, context, body, digest)
 
 
-def build_context(request: Request, sender: Sender | None = None) -> Context:
+def build_request_context(request: Request, sender: Sender | None = None) -> Context:
     """Return a context with the headers, the remote address, the user name and the authenticated sender. API keys are
     hashed."""
     headers = [(name, value) for name, value in request.headers if name not in _CREDENTIALS]

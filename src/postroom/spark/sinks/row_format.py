@@ -55,7 +55,7 @@ _SMALL = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
+class RefusedRow:
     """A message that cannot be converted: its index in the given messages, and the failure."""
 
     index: int
@@ -79,15 +79,15 @@ class RowFormat:
             fields.append(pa.field(BODY_COLUMN, pa.binary() if self.body == "binary" else pa.string()))
         return pa.schema(fields)
 
-    def convert(self, messages: Sequence[tuple[Message, datetime | None]]) -> tuple[pa.RecordBatch, list[Refused]]:
+    def convert(self, messages: Sequence[tuple[Message, datetime | None]]) -> tuple[pa.RecordBatch, list[RefusedRow]]:
         """Return the rows of the messages in order, and the messages that cannot be converted."""
-        refused: list[Refused] = []
+        refused: list[RefusedRow] = []
         values: list[_RowValues] = []
         for index, (message, received_at) in enumerate(messages):
             try:
                 values.append(self._read_values(index, message, received_at))
             except Exception as error:
-                refused.append(Refused(index=index, failure=to_row_failure(error)))
+                refused.append(RefusedRow(index=index, failure=to_row_failure(error)))
         with suppress(Exception):
             return self._batch(values), refused
         # At least one message makes the conversion fail. Convert each alone to find it.
@@ -96,7 +96,7 @@ class RowFormat:
             try:
                 batches.append(self._batch([row]))
             except Exception as error:
-                refused.append(Refused(index=row.index, failure=to_row_failure(error)))
+                refused.append(RefusedRow(index=row.index, failure=to_row_failure(error)))
         combined = pa.concat_batches(batches) if batches else self._batch([])
         return combined, sorted(refused, key=lambda refusal: refusal.index)
 

@@ -16,7 +16,7 @@ from postroom.operations.records import to_json
 if TYPE_CHECKING:
     from postroom.operations.connection import Connection
     from postroom.operations.short_ids import ShortId
-    from postroom.operations.subscriptions import Subscription
+    from postroom.operations.subscriptions import StoredSubscription
 
 
 @click.group(cls=CommandGroup)
@@ -29,7 +29,9 @@ def subscription() -> None:
     """
 
 
-def _list_subscriptions(connection: Connection, instance: ShortId | None, **conditions: Any) -> list[Subscription]:
+def _list_subscriptions(
+    connection: Connection, instance: ShortId | None, **conditions: Any
+) -> list[StoredSubscription]:
     from postroom.operations.short_ids import find_id
     from postroom.operations.subscriptions import list_subscriptions
 
