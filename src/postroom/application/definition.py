@@ -17,6 +17,7 @@ from pydantic import (
     field_serializer,
     model_validator,
 )
+from pydantic_core import to_jsonable_python
 
 from postroom.adapters.file.definition import File
 from postroom.adapters.kinds import StoredReceiveAdapter, StoredSendAdapter, get_watched_folder
@@ -56,12 +57,24 @@ class _Definition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class _Positioned(_Definition):
+class ArtifactDefinition(_Definition):
+    """What an application file declares, as it is stored. ``position`` is where it is declared."""
+
     position: SourcePosition = Field(default=SourcePosition(), exclude=True, repr=False)
 
     def to_stored(self) -> dict[str, Any]:
         """Return the definition as JSON values."""
         return self.model_dump(mode="json")
+
+    @classmethod
+    def complete(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a stored definition with the defaults of the settings that the version that stored it did not have."""
+        defaults = {
+            name: to_jsonable_python(field.get_default(call_default_factory=True))
+            for name, field in cls.model_fields.items()
+            if name not in stored and not field.exclude
+        }
+        return {**stored, **defaults}
 
 
 def _read_property(source: object) -> Property:
@@ -93,7 +106,7 @@ class ApplicationProperty(_Definition):
     value: StoredValue
 
 
-class HostDefinition(_Positioned):
+class HostDefinition(ArtifactDefinition):
     """A host. A field is None if the application does not set it. Another application may set it."""
 
     name: str
@@ -134,7 +147,7 @@ class HostDefinition(_Positioned):
 _UNSET_HOST = HostDefinition(name="", properties=(), trusted=False, isolated=False, throttling=Throttling())
 
 
-class ReceiveLocationDefinition(_Positioned):
+class ReceiveLocationDefinition(ArtifactDefinition):
     name: str
     adapter: StoredReceiveAdapter
     pipeline: StoredPipeline
@@ -150,7 +163,7 @@ class ReceiveLocationDefinition(_Positioned):
         return get_watched_folder(self.adapter)
 
 
-class ReceivePortDefinition(_Positioned):
+class ReceivePortDefinition(ArtifactDefinition):
     """A receive port with its locations."""
 
     name: str
@@ -203,7 +216,7 @@ class SendPortSettings(TransportSettings):
             yield "an ordered send port has no backup transport: messages of two transports would not be in order."
 
 
-class SendPortDefinition(SendPortSettings, _Positioned):
+class SendPortDefinition(SendPortSettings, ArtifactDefinition):
     name: str
     adapter: StoredSendAdapter
     filter: InstanceOf[Filter] | None = None
@@ -222,7 +235,7 @@ class SendPortDefinition(SendPortSettings, _Positioned):
         return None if filter is None else format_filter(filter)
 
 
-class SendPortGroupDefinition(_Positioned):
+class SendPortGroupDefinition(ArtifactDefinition):
     """A send port group; ``members`` are names of send ports of the same application."""
 
     name: str
@@ -236,7 +249,7 @@ class SendPortGroupDefinition(_Positioned):
         return None if filter is None else format_filter(filter)
 
 
-class OrchestrationDefinition(_Positioned):
+class OrchestrationDefinition(ArtifactDefinition):
     """An orchestration in one version. Its code stays in the file of the application."""
 
     name: str
@@ -261,7 +274,7 @@ class OrchestrationDefinition(_Positioned):
         return None if filter is None else format_filter(filter)
 
 
-class ApplicationDefinition(_Positioned):
+class ApplicationDefinition(ArtifactDefinition):
     """Everything that one application declares.
 
     ``properties`` are its property schemas: the properties that its pipelines promote, that its filters compare and

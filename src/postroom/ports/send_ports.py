@@ -99,8 +99,8 @@ class SendPort(Transport):
 
 
 def _select(settings: type[_Settings], stored: dict[str, Any]) -> _Settings:
-    """Parse the settings of this type that a stored definition contains."""
-    return settings.model_validate({name: stored[name] for name in settings.model_fields})
+    """Parse the settings of this type that a stored definition contains. The others have their defaults."""
+    return settings.model_validate({name: stored[name] for name in settings.model_fields if name in stored})
 
 
 def build_send_port(definition: SendPortDefinition, *, port_id: uuid.UUID, host_id: int, home: Path) -> SendPort:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from postroom.application import ApplicationDefinition
+from postroom.application.definition import ArtifactDefinition
 from postroom.errors import Problem
 from postroom.messagebox.configuration.applications import ArtifactTable, StoredApplication
 from postroom.messagebox.configuration.hosts import Host
@@ -28,7 +29,7 @@ from postroom.values import ValueType
 #: Ids are derived from the names of the object and its application.
 _ID_NAMESPACE = uuid.UUID("6f1d8a4e-30a5-4c1c-9d43-6f6a2b7a9d10")
 
-_Declared = TypeVar("_Declared")
+_Declared = TypeVar("_Declared", bound=ArtifactDefinition)
 _Known = TypeVar("_Known")
 
 
@@ -213,18 +214,19 @@ class ArtifactKind(ABC, Generic[_Declared, _Known]):
         """Yield what happens to each artifact."""
         deployed, declared = compared.deployed.get(self), self.get_declared(compared.definition)
         old_names = compared.deployed.get_renames(self.kind).old_names
-        for name, known in deployed.items():
+        for name, removed in deployed.items():
             if name not in declared:
-                counts = compared.deployed.backlog.get(self.get_id(known))
-                notes = [*self.describe_removal(compared, known), describe_backlog(counts, compared.backlog)]
+                counts = compared.deployed.backlog.get(self.get_id(removed))
+                notes = [*self.describe_removal(compared, removed), describe_backlog(counts, compared.backlog)]
                 yield self._plan_step(name, Action.REMOVE, notes)
         for name, one in declared.items():
             if name not in deployed:
                 yield self._plan_step(name, Action.CREATE, self.describe_new(compared, one))
                 continue
-            differences = self.find_differences(compared, one, deployed[name])
-            notes = [self.describe_state(one, deployed[name])]
-            notes += self.describe_change(compared, one, deployed[name], differences)
+            known: Any = deployed[name]
+            known = replace(known, definition=one.complete(known.definition))
+            differences = self.find_differences(compared, one, known)
+            notes = [self.describe_state(one, known), *self.describe_change(compared, one, known, differences)]
             if name in old_names:
                 differences = (Difference(field="name", before=old_names[name], after=name), *differences)
                 notes = ["renamed: its instances move with it", *notes]

@@ -16,6 +16,7 @@ from postroom.application import (
     OrchestrationDefinition,
     ReceiveLocationDefinition,
     ReceivePortDefinition,
+    SendPortDefinition,
     SendPortGroupDefinition,
 )
 from postroom.messagebox.configuration.endpoints import ReceivePort
@@ -24,12 +25,13 @@ from postroom.messagebox.configuration.send_port_groups import SendPortGroup
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.operations.deployment.artifacts import ArtifactKind, Comparison, Deployed
-from postroom.operations.deployment.endpoints import LOCATIONS, RECEIVE_PORTS
+from postroom.operations.deployment.endpoints import LOCATIONS, RECEIVE_PORTS, SEND_PORTS
 from postroom.operations.deployment.hosts import plan_hosts
 from postroom.operations.deployment.orchestrations import ORCHESTRATIONS
-from postroom.operations.deployment.plan import Action, Difference
+from postroom.operations.deployment.plan import Action, Difference, PlanStep
 from postroom.operations.deployment.send_port_groups import SEND_PORT_GROUPS
 from postroom.ports.receive_locations import build_receive_location
+from postroom.ports.send_ports import build_send_port
 
 ID = uuid.uuid4()
 MAIN = Host(host_id=1, name="Main", role_name="main", is_default=True)
@@ -37,19 +39,19 @@ CHANGED = (Difference(field="colour", before="red", after="blue"),)
 
 
 class ColouredPort(ReceivePortDefinition):
-    colour: str
+    colour: str = "red"
 
 
 class ColouredLocation(ReceiveLocationDefinition):
-    colour: str
+    colour: str = "red"
 
 
 class ColouredGroup(SendPortGroupDefinition):
-    colour: str
+    colour: str = "red"
 
 
 class ColouredOrchestration(OrchestrationDefinition):
-    colour: str
+    colour: str = "red"
 
 
 class ColouredHost(HostDefinition):
@@ -96,7 +98,7 @@ def build_orchestration(colour: str) -> tuple[ApplicationDefinition, Any]:
     return ApplicationDefinition(name="paint", orchestrations=(one,)), known
 
 
-@pytest.mark.parametrize(
+KINDS = pytest.mark.parametrize(
     ("kind", "build"),
     [
         (RECEIVE_PORTS, build_receive_port),
@@ -105,12 +107,40 @@ def build_orchestration(colour: str) -> tuple[ApplicationDefinition, Any]:
         (ORCHESTRATIONS, build_orchestration),
     ],
 )
+
+
+def plan_change(kind: ArtifactKind[Any, Any], definition: ApplicationDefinition, known: Any) -> PlanStep:
+    deployed = Deployed(hosts={"main": MAIN}, artifacts={kind.kind: {kind.get_name(known): known}})
+    (step,) = kind.plan(Comparison(definition=definition, deployed=deployed, home=Path()))
+    return step
+
+
+@KINDS
 def test_a_new_setting_of_an_artifact_is_compared(kind: ArtifactKind[Any, Any], build: Any) -> None:
     definition, _ = build("blue")
     _, known = build("red")
-    deployed = Deployed(hosts={"main": MAIN}, artifacts={kind.kind: {kind.get_name(known): known}})
-    (step,) = kind.plan(Comparison(definition=definition, deployed=deployed, home=Path()))
+    step = plan_change(kind, definition, known)
     assert (step.action, step.differences) == (Action.CHANGE, CHANGED)
+
+
+@KINDS
+def test_an_artifact_that_an_earlier_version_stored_has_the_default_of_a_new_setting(
+    kind: ArtifactKind[Any, Any], build: Any
+) -> None:
+    same, known = build("red")
+    changed, _ = build("blue")
+    stored = {name: value for name, value in known.definition.items() if name != "colour"}
+    known = replace(known, definition=stored)
+    assert plan_change(kind, same, known).action is Action.KEEP
+    assert plan_change(kind, changed, known).differences == CHANGED
+
+
+def test_a_send_port_that_an_earlier_version_stored_has_the_default_of_a_new_setting() -> None:
+    port = SendPortDefinition(name="Out", adapter=adapters.File("out"), host="Main", state="bound")
+    known = build_send_port(port, port_id=ID, host_id=1, home=Path())
+    known = replace(known, definition={name: value for name, value in known.definition.items() if name != "ordered"})
+    assert plan_change(SEND_PORTS, ApplicationDefinition(name="paint", send_ports=(port,)), known).action is Action.KEEP
+    assert known.settings.ordered is False
 
 
 def test_a_new_setting_of_a_host_is_merged_and_compared(monkeypatch: pytest.MonkeyPatch) -> None:
