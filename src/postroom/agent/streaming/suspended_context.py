@@ -53,10 +53,11 @@ def resume_interchange(message: Message, stored: Context) -> Interchange:
     }
     document = None
     if context.is_promoted(BTS.InterchangeSequenceNumber):
+        disassembler = context.get(SuspendedDisassembler)
         document = SuspendedDocument(
             number=int(str(context[BTS.InterchangeSequenceNumber])),
-            form=Form(str(context[SuspendedForm])),
-            disassembler=int(str(context[SuspendedDisassembler])),
+            form=Form(str(context.get(SuspendedForm, Form.RECEIVED))),
+            disassembler=None if disassembler is None else int(str(disassembler)),
             values=values,
             parts=message.parts,
             body_name=message.body_part_name,

@@ -42,8 +42,8 @@ class SuspendedDocument:
     number: int
     """Its number in the original interchange."""
     form: Form
-    disassembler: int
-    """The number of the disassembler that made it, from 1."""
+    disassembler: int | None
+    """The number of the disassembler that made it, from 1. None: an older version suspended it without this number."""
     values: Mapping[str, Value] = field(default_factory=dict)
     """By property key: the promoted values that are not in its bytes."""
     parts: tuple[Part, ...] = ()
@@ -89,7 +89,7 @@ class ResumedPipeline(Pipeline):
         stages = ComponentStages(
             self._rest,
             time_limit,
-            skips_probe=True,
+            skips_probe=suspended.disassembler is not None,
             complete=lambda batch: self._fill_values(self._restore_number(batch)),
         )
         for batch in time_limit.iterate(lambda: stages.run(message, size)):
@@ -135,11 +135,11 @@ class _UnparsedDocument(Disassembler):
 
 def _remaining_stages(pipeline: ReceivePipeline, suspended: SuspendedDocument) -> Receive:
     """Return a pipeline of the remaining stages that starts with a reader for the document."""
-    reader = _document_reader(_find_disassembler(pipeline, suspended.disassembler), suspended)
+    sources = [_document_reader(source, suspended) for source in _original_disassemblers(pipeline, suspended)]
     if not isinstance(pipeline, Receive):
-        return Receive(disassemble=[reader], recoverable=False, seconds=FORMAT_SECONDS)
+        return Receive(disassemble=sources, recoverable=False, seconds=FORMAT_SECONDS)
     done: dict[str, Any] = {"validators": ()} if suspended.form is Form.MAPPED else {}
-    changed = {"decoders": (), "disassemblers": (reader,), "recoverable": False, **done}
+    changed = {"decoders": (), "disassemblers": tuple(sources), "recoverable": False, **done}
     return pipeline.model_copy(update=changed)
 
 
@@ -147,16 +147,18 @@ def _disassemblers(pipeline: ReceivePipeline) -> Sequence[Any]:
     return (pipeline.disassemblers or (PassThrough(),)) if isinstance(pipeline, Receive) else (pipeline,)
 
 
-def _find_disassembler(pipeline: ReceivePipeline, number: int) -> Any:
-    """Return the disassembler that made the document."""
+def _original_disassemblers(pipeline: ReceivePipeline, suspended: SuspendedDocument) -> Sequence[Any]:
+    """Return the disassembler that made the document, or all of them if it is not known."""
     disassemblers = _disassemblers(pipeline)
-    if number > len(disassemblers):
+    if suspended.disassembler is None:
+        return disassemblers
+    if suspended.disassembler > len(disassemblers):
         raise PipelineFailure(
-            f"The pipeline has no disassembler {number}, which made this document.",
+            f"The pipeline has no disassembler {suspended.disassembler}, which made this document.",
             why=f"The pipeline was changed and has {format_count(len(disassemblers), 'disassembler')} now.",
             hint="Apply an application whose pipeline has this disassembler and resume, or terminate the instance.",
         )
-    return disassemblers[number - 1]
+    return [disassemblers[suspended.disassembler - 1]]
 
 
 def _document_reader(source: Any, suspended: SuspendedDocument) -> Any:
