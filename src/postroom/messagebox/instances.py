@@ -107,7 +107,7 @@ class Instance:
     """When it was suspended or enqueued."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reason", _find_reason(self.error_description or ""))
+        object.__setattr__(self, "reason", find_reason(self.error_description or ""))
         object.__setattr__(self, "since", self.suspended_at or self.enqueued_at)
 
     @property
@@ -127,7 +127,8 @@ class Instance:
         return self.last_related_instance_id.int - self.related_instance_id.int + 1
 
 
-def _find_reason(description: str) -> str:
+def find_reason(description: str) -> str:
+    """Return the first line of a description, or the error of a traceback, which follows the calls."""
     lines = description.splitlines() or [""]
     if not lines[0].startswith("Traceback "):
         return lines[0]

@@ -13,6 +13,7 @@ from postroom.hosts.orchestrations.instance import ActiveInstance, LiveInstances
 from postroom.hosts.orchestrations.persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.poller import InstanceQueue
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
+from postroom.messagebox.instances import find_reason
 from postroom.messagebox.orchestrations import ClaimedInstance
 from postroom.orchestrations.code_places import format_traceback
 from postroom.orchestrations.driver import Outcome
@@ -175,9 +176,7 @@ class InstanceWorker:
         (self._out_of_memory if isinstance(error, MemoryError) else self._dropped).append(claimed)
 
     def _suspend(self, claimed: ClaimedInstance, *, code: str, description: str) -> None:
-        # The first line, or the error of a traceback, which follows the calls.
-        reason = next((line for line in description.splitlines() if not line.startswith((" ", "Traceback "))), "")
-        _log.warning("instance %s is suspended: %s", claimed.instance_id, reason)
+        _log.warning("instance %s is suspended: %s", claimed.instance_id, find_reason(description))
         session = self._session
         session.open()
         is_suspended = session.procedures.suspend(
