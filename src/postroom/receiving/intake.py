@@ -14,7 +14,7 @@ from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.streams import file_claims
 from postroom.messagebox.streams.intake import find_last_number
-from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.ports.receive_locations import ReceiveLocation, find_receive_location, read_receive_locations
 from postroom.receiving.numbered_receive_adapter import Scan
 
 
@@ -58,8 +58,7 @@ def select_location_to_serve(
 def is_served_as_configured(connection: Connection, location: ReceiveLocation, clock: Clock = system_clock) -> bool:
     """Return True if the location has to be served now as given. It may have changed while this process was frozen or
     cut off from the MessageBox."""
-    locations = read_receive_locations(connection, host_id=location.host_id)
-    found = next((found for found in locations if found.location_id == location.location_id), None)
+    found = find_receive_location(connection, location.location_id)
     return found is not None and select_location_to_serve(connection, found, clock()) == location
 
 

@@ -26,7 +26,7 @@ from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.messagebox.streams.location_progress import LocationMeter, LocationReport, LocationState, was_killed
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.process_load import find_process_limits
-from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.ports.receive_locations import ReceiveLocation, find_receive_location
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
 from postroom.receiving.location_runner import Running
@@ -119,7 +119,7 @@ class PolledLocation(Running):
         lock = LocationLock(connection, self.location.location_id)
         if not lock.acquire():
             return False
-        if self.location not in read_receive_locations(connection, host_id=self.location.host_id):
+        if find_receive_location(connection, self.location.location_id) != self.location:
             # It has changed while this process was frozen, and is about to be replaced.
             lock.release()
             return False

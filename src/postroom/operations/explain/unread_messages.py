@@ -11,7 +11,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import QueueTask
 from postroom.messagebox.storage.spool import StoredMessage, load_message
 from postroom.operations.messages import list_referring_instances
-from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.ports.receive_locations import ReceiveLocation, find_receive_location
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,7 @@ def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage
     """Return the message as its location would resume it. Return None if a pipeline has read it."""
     for instance in list_referring_instances(connection, message.message_id):
         if instance.task is QueueTask.RECEIVE:
-            known = (
-                location
-                for location in read_receive_locations(connection)
-                if location.location_id == instance.service_id
-            )
+            location = None if instance.service_id is None else find_receive_location(connection, instance.service_id)
             interchange = resume_interchange(load_message(connection, message), message.original_context)
-            return UnreadMessage(location=next(known, None), interchange=interchange)
+            return UnreadMessage(location=location, interchange=interchange)
     return None
