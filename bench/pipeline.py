@@ -15,7 +15,7 @@ from bench.messagebox import MeasuredBox
 _CODE = """
 import sys
 from pathlib import Path
-from postroom.spark.running_pipeline import run_pipeline
+from postroom.spark.run import run_pipeline
 run_pipeline(sys.argv[1], sys.argv[2], Path(sys.argv[3]), master=sys.argv[4], as_role=True)
 """
 _PATIENCE_SECONDS = 300.0

@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE
 _PIPELINE = """
 import sys
 from pathlib import Path
-from postroom.spark.running_pipeline import run_pipeline
+from postroom.spark.run import run_pipeline
 run_pipeline(sys.argv[1], "default", Path(sys.argv[2]), master=sys.argv[3], as_role=True)
 """
 

@@ -32,9 +32,9 @@ from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.ports.missing_secrets import find_missing_secrets
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.intake import read_running_locations, select_locations_to_serve
 from postroom.receiving.location_metrics import collect_location_metrics
 from postroom.receiving.location_runner import LocationRunner
+from postroom.receiving.served_locations import read_running_locations, select_locations_to_serve
 from postroom.spark.bulk.progress import BulkProgress
 from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation

@@ -13,7 +13,8 @@ import pytest
 from py4j.protocol import Py4JError
 
 from postroom.errors import MessageBoxUnavailable, Unavailable
-from postroom.spark import running_pipeline, session
+from postroom.spark import run as spark_run
+from postroom.spark import session
 from tests.integration.cli.conftest import CommandResult, Run
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
@@ -71,7 +72,7 @@ def fail_step(monkeypatch: pytest.MonkeyPatch, step: str, error: Exception, numb
 STEPS = {
     "the JVM starts": ("pyspark.java_gateway.launch_gateway", Py4JError(GONE)),
     "the session starts": (f"{session.__name__}._session", Py4JError(GONE)),
-    "no session": (f"{running_pipeline.__name__}.create_session", Unavailable("Spark did not start.")),
+    "no session": (f"{spark_run.__name__}.create_session", Unavailable("Spark did not start.")),
 }
 
 
@@ -107,7 +108,7 @@ def test_a_failed_start_of_spark_is_an_error(
 
 
 def replace_session(monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
-    monkeypatch.setattr(running_pipeline, "create_session", lambda *_, **__: opened)
+    monkeypatch.setattr(spark_run, "create_session", lambda *_, **__: opened)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -144,9 +145,9 @@ def test_a_lost_messagebox_is_an_error(
 
 
 def test_a_bug_is_still_reported(applied: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_step(monkeypatch, f"{running_pipeline.__name__}._run_on_spark", ZeroDivisionError(), None)
+    fail_step(monkeypatch, f"{spark_run.__name__}._run_on_spark", ZeroDivisionError(), None)
     replace_session(monkeypatch, EndedSession(lambda: None))
-    monkeypatch.setattr(running_pipeline, "has_died", lambda *_, **__: False)
+    monkeypatch.setattr(spark_run, "has_died", lambda *_, **__: False)
     ran = run_pipeline(home, applied)
     assert ran.code == 70
     assert "This is a bug in Postroom" in ran.err

@@ -17,9 +17,7 @@ def pipeline_options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the options that the pipeline process is started with."""
     given: dict[str, Any] = {}
 
-    monkeypatch.setattr(
-        "postroom.spark.running_pipeline.run_pipeline", lambda *_, **options: given.update(options) or {}
-    )
+    monkeypatch.setattr("postroom.spark.run.run_pipeline", lambda *_, **options: given.update(options) or {})
     monkeypatch.setattr("postroom.operations.hosts.check_host_to_run", lambda url, name: name)
     return given
 

@@ -27,9 +27,9 @@ from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter
 from postroom.receiving.files.folder_watch import FolderWatch
 from postroom.receiving.files.lone_files import LoneFiles, can_receive_lone_files
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
-from postroom.receiving.intake import LastScan, is_drained, is_served_as_configured
 from postroom.receiving.location_runner import Running
 from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter
+from postroom.receiving.served_locations import LastScan, is_drained, is_served_as_configured
 from postroom.receiving.task import MILLISECONDS, Worker, count_outcomes
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream

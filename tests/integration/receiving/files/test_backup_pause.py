@@ -11,7 +11,7 @@ from postroom.messagebox.coordination.file_pause import FilePause
 from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.intake import LastScan
+from postroom.receiving.served_locations import LastScan
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation
 from tests.support.box import Box
 

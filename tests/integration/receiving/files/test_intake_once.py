@@ -16,8 +16,8 @@ from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.operations.ports import receive_locations as locations
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.files.file_claimer import FileClaimer
-from postroom.receiving.intake import LastScan, is_drained, select_location_to_serve
 from postroom.receiving.numbered_receive_adapter import Scan
+from postroom.receiving.served_locations import LastScan, is_drained, select_location_to_serve
 from postroom.spark.receive.task import SparkReceiveTask
 from tests.integration.receiving.files.conftest import MakeClaimer, WatchedLocation
 from tests.support.box import Box

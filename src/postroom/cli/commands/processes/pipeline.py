@@ -57,7 +57,7 @@ def run(
     from postroom.cli.rendering.once_progress import show_once_progress
     from postroom.monitoring.logs import LOG_FORMAT_VARIABLE
     from postroom.operations.hosts import check_host_to_run
-    from postroom.spark.running_pipeline import run_pipeline, start_session
+    from postroom.spark.run import run_pipeline, start_session
 
     os.environ[LOG_FORMAT_VARIABLE] = monitoring.log_format  # for the workers of Spark on this machine
     with monitoring.start() as server:
