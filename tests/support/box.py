@@ -30,7 +30,7 @@ from postroom.application import (
 )
 from postroom.message import Bytes, Context
 from postroom.messagebox.configuration.applications import store_application
-from postroom.messagebox.configuration.endpoints import ReceivePort, store_receive_port
+from postroom.messagebox.configuration.endpoints import StoredReceivePort, store_receive_port
 from postroom.messagebox.configuration.hosts import Host, read_hosts
 from postroom.messagebox.configuration.send_port_groups import store_send_port_group
 from postroom.messagebox.configuration.services import remove_service
@@ -83,7 +83,7 @@ class Box(Contents):
     ) -> ReceiveLocation:
         declared = ReceivePortDefinition(name=port, route_failures=route_failures)
         port_id = uuid.uuid4()
-        stored = ReceivePort(port_id=port_id, name=port, definition=declared.to_stored())
+        stored = StoredReceivePort(port_id=port_id, name=port, definition=declared.to_stored())
         store_receive_port(self.connection, stored, self._application)
         location = ReceiveLocationDefinition(
             name=name,

@@ -16,7 +16,7 @@ from postroom.messagebox.statements import statement
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReceivePort:
+class StoredReceivePort:
     port_id: uuid.UUID
     name: str
     definition: dict[str, Any]
@@ -89,13 +89,13 @@ def _can_read_definitions(connection: Connection, table: str) -> bool:
     return bool(read_value(connection, "SELECT has_column_privilege(%s::text, 'definition', 'select')", *arguments))
 
 
-def read_receive_ports(connection: Connection, application: str) -> dict[str, ReceivePort]:
+def read_receive_ports(connection: Connection, application: str) -> dict[str, StoredReceivePort]:
     """Return the receive ports of an application, by name."""
-    ports = read_records(connection, ReceivePort, statement("queries/read_receive_ports"), (application,))
+    ports = read_records(connection, StoredReceivePort, statement("queries/read_receive_ports"), (application,))
     return {port.name: port for port in ports}
 
 
-def store_receive_port(connection: Connection, port: ReceivePort, application_id: uuid.UUID) -> None:
+def store_receive_port(connection: Connection, port: StoredReceivePort, application_id: uuid.UUID) -> None:
     arguments = (port.port_id, application_id, Jsonb(port.definition))
     connection.execute(statement("queries/store_receive_port"), arguments)
 

@@ -26,7 +26,7 @@ from postroom.filters.text import format_filter
 from postroom.messagebox.circuits import remove_open_circuit
 from postroom.messagebox.configuration.applications import StoredApplication
 from postroom.messagebox.configuration.endpoints import (
-    ReceivePort,
+    StoredReceivePort,
     delete_receive_location,
     delete_receive_port,
     delete_send_port,
@@ -68,18 +68,18 @@ _SINK = "a Spark sink"
 # -- receive ports -------------------------------------------------------------------------------------------------
 
 
-class _ReceivePorts(ArtifactKind[ReceivePortDefinition, ReceivePort]):
+class _ReceivePorts(ArtifactKind[ReceivePortDefinition, StoredReceivePort]):
     kind = ChangeKind.RECEIVE_PORT
     table = "receive_ports"
     id_field = "port_id"
     # A location may move from one to another.
     is_removed_last = True
 
-    def read(self, connection: Connection, application: StoredApplication) -> Iterable[ReceivePort]:
+    def read(self, connection: Connection, application: StoredApplication) -> Iterable[StoredReceivePort]:
         return read_receive_ports(connection, application.name).values()
 
     def find_differences(
-        self, compared: Comparison, declared: ReceivePortDefinition, known: ReceivePort
+        self, compared: Comparison, declared: ReceivePortDefinition, known: StoredReceivePort
     ) -> tuple[Difference, ...]:
         stored = declared.to_stored(), known.definition
         return find_differences(*(_list_settings(each, besides={"name"}) for each in stored))
@@ -95,13 +95,13 @@ class _ReceivePorts(ArtifactKind[ReceivePortDefinition, ReceivePort]):
         yield ", ".join(filter(None, notes))
 
     def store(
-        self, deployment: Deployment, step: PlanStep, declared: ReceivePortDefinition, known: ReceivePort | None
+        self, deployment: Deployment, step: PlanStep, declared: ReceivePortDefinition, known: StoredReceivePort | None
     ) -> None:
         port_id = deployment.get_id(self, declared.name)
-        stored = ReceivePort(port_id=port_id, name=declared.name, definition=declared.to_stored())
+        stored = StoredReceivePort(port_id=port_id, name=declared.name, definition=declared.to_stored())
         store_receive_port(deployment.connection, stored, deployment.application_id)
 
-    def remove(self, deployment: Deployment, known: ReceivePort) -> None:
+    def remove(self, deployment: Deployment, known: StoredReceivePort) -> None:
         delete_receive_port(deployment.connection, known.name)
 
 

@@ -19,7 +19,7 @@ from postroom.application import (
     SendPortDefinition,
     SendPortGroupDefinition,
 )
-from postroom.messagebox.configuration.endpoints import ReceivePort
+from postroom.messagebox.configuration.endpoints import StoredReceivePort
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup
 from postroom.messagebox.configuration.services import ServiceState
@@ -63,7 +63,7 @@ UNSET = ColouredHost(name="", trusted=False, isolated=False, properties=(), thro
 
 def build_receive_port(colour: str) -> tuple[ApplicationDefinition, Any]:
     port = ColouredPort(name="In", colour=colour)
-    known = ReceivePort(port_id=ID, name="In", definition=port.to_stored())
+    known = StoredReceivePort(port_id=ID, name="In", definition=port.to_stored())
     return ApplicationDefinition(name="paint", receive_ports=(port,)), known
 
 
