@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom import testing
-from postroom.application.loading.orchestrations import load_orchestrations
+from postroom.application.loading.load import load_orchestrations
 from postroom.cli.exit_codes import ExitCode
 from postroom.hosts import HostInstance
 from postroom.messagebox.connection import connect

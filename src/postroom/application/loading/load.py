@@ -1,4 +1,4 @@
-"""Loads the application that a user's file declares."""
+"""Loads the application that a user's file declares, or the functions of its orchestrations."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from postroom.application.application import Application
 from postroom.application.checks.problems import find_declaration_problems
 from postroom.application.declarations import Declarations, Declared
 from postroom.application.definition import ApplicationDefinition
-from postroom.application.loading.run_file import run_file
+from postroom.application.loading.run_file import FileRun, run_file
 from postroom.application.loading.valid_subset import find_valid_subset
 from postroom.errors import DefinitionRefused, Problem
+from postroom.orchestrations.definition import Orchestration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +50,25 @@ def load(path: Path) -> ApplicationDefinition:
     return loaded.definition
 
 
+def load_orchestrations(path: Path) -> dict[tuple[str, int], Orchestration]:
+    """Return the orchestrations that a file declares, by name and version. Raise NotFound if the file cannot be read,
+    and DefinitionRefused if it fails.
+
+    The file runs in this process, so load one file at a time."""
+    run = run_file(path)
+    if run.problems:
+        raise DefinitionRefused(str(path), run.problems)
+    return {
+        (declared.orchestration.name, declared.orchestration.version): declared.orchestration
+        for application in _find_applications(run)
+        for declared in application.orchestrations
+    }
+
+
 def read(path: Path) -> Loaded:
     """Like ``load``, but return the problems together with the valid subset."""
     run = run_file(path)
-    found = {id(value): value for value in run.names.values() if isinstance(value, Application)}
-    applications = list(found.values())
+    applications = _find_applications(run)
     problems = list(run.problems)
     for application in applications:
         problems += find_declaration_problems(application)
@@ -80,3 +95,9 @@ def _list_other_names(application: Declarations, subset: ApplicationDefinition) 
     ]
     others = [each for each in declared if each.name not in valid_names]
     return frozenset(name for each in others for name in (each.name, each.renamed_from) if isinstance(name, str))
+
+
+def _find_applications(run: FileRun) -> list[Application]:
+    """Return the applications of a file. Several names may stand for the same one."""
+    found = {id(value): value for value in run.names.values() if isinstance(value, Application)}
+    return list(found.values())

@@ -12,7 +12,7 @@ import shlex
 import uuid
 from pathlib import Path
 
-from postroom.application.loading.orchestrations import load_orchestrations
+from postroom.application.loading.load import load_orchestrations
 from postroom.errors import PostroomError
 from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.orchestrations.definition import Orchestration
