@@ -29,6 +29,7 @@ from postroom.client.subscription import POLL_SECONDS, Received, Subscription, S
 from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.filters.expression import Filter
 from postroom.message import Body, Message
+from postroom.messagebox.throttling.pace import PUBLISH_WAIT
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,7 +41,7 @@ async def connect_async(
     *,
     home: str | os.PathLike[str] | None = None,
     host: str | None = None,
-    throttle_wait: float = 30.0,
+    throttle_wait: float = PUBLISH_WAIT,
 ) -> AsyncClient:
     """Connect to a MessageBox, as ``postroom.connect`` does."""
     connecting = functools.partial(connect, database, home=home, host=host, throttle_wait=throttle_wait)

@@ -51,7 +51,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import connect_to_messagebox
 from postroom.messagebox.throttling.load import ThrottleWatch
-from postroom.messagebox.throttling.pace import find_pauses
+from postroom.messagebox.throttling.pace import PUBLISH_WAIT, find_pauses
 from postroom.messagebox.throttling.states import Throttle
 from postroom.processes.garbage_collection import delay_garbage_collection
 from postroom.properties import Property, dotted_name, split_key
@@ -59,8 +59,6 @@ from postroom.system_properties import BTS
 
 T = TypeVar("T")
 _NAME = "postroom client"
-#: How long a publish waits while programs are throttled, in seconds.
-_THROTTLE_WAIT = 30.0
 
 
 def connect(
@@ -68,7 +66,7 @@ def connect(
     *,
     home: str | os.PathLike[str] | None = None,
     host: str | None = None,
-    throttle_wait: float = _THROTTLE_WAIT,
+    throttle_wait: float = PUBLISH_WAIT,
 ) -> Client:
     """Connect to a MessageBox: the one at the URL ``database``, or at the URL in POSTROOM_DATABASE, or the embedded one
     in the folder ``home`` (by default the current folder). The embedded server runs at least as long as the client.
@@ -109,7 +107,7 @@ class Client:
         *,
         host: str | None = None,
         server: EmbeddedServer | None = None,
-        throttle_wait: float = _THROTTLE_WAIT,
+        throttle_wait: float = PUBLISH_WAIT,
     ) -> None:
         self._throttle_wait = throttle_wait
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()

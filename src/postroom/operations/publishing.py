@@ -16,9 +16,6 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.throttling.load import read_throttle
 from postroom.messagebox.throttling.pace import find_pauses
 
-#: How long a publish waits while the host is throttled, in seconds.
-_THROTTLE_WAIT = 30.0
-
 
 def publish(
     connection: Connection,
@@ -34,7 +31,7 @@ def publish(
         addressees = Addressees.read(connection)
         messages = [replace(message, context=addressees.direct(to, message.context)) for message in messages]
     publishing = get_publishing_host(connection, host)
-    for pause in find_pauses(lambda: read_throttle(connection, publishing.host_id, None), _THROTTLE_WAIT):
+    for pause in find_pauses(lambda: read_throttle(connection, publishing.host_id, None)):
         time.sleep(pause)
     try:
         return DirectAgent(connection, publishing).publish(messages, key=key)

@@ -13,6 +13,8 @@ from postroom.messagebox.throttling.states import Throttle
 
 #: Maximum time that a task waits, in seconds. After that it ends and is run again.
 MAX_WAIT = 5.0
+#: How long a publish waits while programs are throttled, in seconds.
+PUBLISH_WAIT = 30.0
 
 
 class Pace:
@@ -51,7 +53,7 @@ class Pace:
         return self._watch.current(self._connection, self._location_id)
 
 
-def find_pauses(get_throttle: Callable[[], Throttle | None], max_wait: float) -> Iterator[float]:
+def find_pauses(get_throttle: Callable[[], Throttle | None], max_wait: float = PUBLISH_WAIT) -> Iterator[float]:
     """Yield the seconds to wait before a publish: the delay of the throttle, in pieces, as long as it is throttled.
 
     Raise Throttled after ``max_wait`` seconds."""
