@@ -13,7 +13,7 @@ from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from bench.streaming import write_claims
 from postroom import adapters, pipelines
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams import file_claims
+from postroom.messagebox.intake import file_claims
 from postroom.spark.bulk.bulk_files import BulkFiles
 from postroom.spark.session import open_session
 from postroom.spark.settings import add_bulk_settings

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim
-from postroom.messagebox.streams.intake import IntakeRow
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim
+from postroom.messagebox.intake.numbered_interchanges import IntakeRow
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.receive.stream_source import StreamSettings, stream_source
 

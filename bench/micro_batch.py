@@ -27,7 +27,7 @@ from bench.ratios import Result, compute_ratio
 from bench.streaming import write_claims
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.streams import file_claims
+from postroom.messagebox.intake import file_claims
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.spark.java import find_java
 

@@ -14,7 +14,7 @@ from postroom.agent.streaming.interchange import Interchange
 from postroom.files.safe_files import get_inode
 from postroom.message import Bytes
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams import file_claims
+from postroom.messagebox.intake import file_claims
 from postroom.spark.receive.stream import start_stream
 from postroom.spark.session import open_session
 

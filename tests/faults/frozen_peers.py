@@ -23,9 +23,9 @@ from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance import jobs
 from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.sinks import sink_batches
+from postroom.messagebox.sinks.sink_batches import SinkQueue
 from postroom.messagebox.storage import copy_rows
-from postroom.messagebox.streams import sink_batches
-from postroom.messagebox.streams.sink_batches import SinkQueue
 from postroom.operations.ports import send_ports, states
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.spark.sinks.drain import Drain

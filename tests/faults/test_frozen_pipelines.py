@@ -17,8 +17,8 @@ from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
+from postroom.messagebox.intake.numbered_interchanges import read_numbered
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.streams.intake import read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter

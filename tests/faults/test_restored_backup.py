@@ -20,10 +20,10 @@ import pytest
 
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, Login, connect
+from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
 from postroom.messagebox.queues import HostQueues
-from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup import create, create_backup, read_manifest, restore_backup
 from postroom.operations.backup.manifest import verify_backup
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations

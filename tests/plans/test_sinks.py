@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.messagebox.streams.sink_batches import SeqRange, SinkQueue
+from postroom.messagebox.sinks.sink_batches import SeqRange, SinkQueue
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import reads

@@ -15,7 +15,7 @@ import pytest
 from postroom import pipelines
 from postroom.errors import StateError
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams.file_claims import FileClaimState
+from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.operations.ports.receive_locations import list_locations
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation

@@ -18,7 +18,7 @@ import pytest
 from postroom.adapters import SparkSink
 from postroom.messagebox.connection import Login
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.sinks.sink_batches import SinkBatch, SinkQueue
 from postroom.spark.sinks import file_sink
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.file_sink import HadoopTarget, LocalTarget

@@ -16,7 +16,7 @@ from psycopg import sql
 from postroom import Schedule, pipelines
 from postroom.errors import StateError
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.streams.location_progress import LocationState
+from postroom.messagebox.intake.location_progress import LocationState
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.ports import receive_locations as locations
 from postroom.spark import pipeline_process

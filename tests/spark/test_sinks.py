@@ -26,7 +26,7 @@ from postroom.message import Message
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.sinks.sink_batches import SinkBatch, SinkQueue
 from postroom.operations.deployment.apply import apply
 from postroom.pipelines import Send, components
 from postroom.spark.pipeline_process import PipelineProcess

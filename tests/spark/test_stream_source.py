@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from postroom import Throttling
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Login
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.spark.receive.stream_source import NumberedReader, RowsPartition, StreamSettings, balance
 from tests.spark.conftest import ClaimFiles

@@ -7,8 +7,8 @@ from typing import Literal
 
 from postroom import adapters, pipelines
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams.file_claims import FileClaim, read_claims
-from postroom.messagebox.streams.intake import read_numbered
+from postroom.messagebox.intake.file_claims import FileClaim, read_claims
+from postroom.messagebox.intake.numbered_interchanges import read_numbered
 from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from tests.support.box import PROMOTE, Box

@@ -13,7 +13,7 @@ from postroom.adapters import SinkDefinition, SparkSink, SparkTable
 from postroom.errors import PostroomError
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.messagebox.sinks.sink_batches import SinkBatch
 from postroom.spark.sinks.drain import Drain
 from postroom.spark.sinks.file_sink import LocalTarget, ParquetTask
 from postroom.spark.sinks.postgres_table import Table, TableTask

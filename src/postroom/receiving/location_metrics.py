@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from postroom.messagebox.streams.location_progress import LocationMeter, LocationState
+from postroom.messagebox.intake.location_progress import LocationMeter, LocationState
 from postroom.monitoring.metrics import Metric
 from postroom.receiving.task import OUTCOMES
 

@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from postroom.adapters.contract import Incoming, ReceiveAdapter
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams.intake import find_last_number, read_numbered
+from postroom.messagebox.intake.numbered_interchanges import find_last_number, read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
 
 

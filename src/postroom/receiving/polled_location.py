@@ -21,9 +21,9 @@ from postroom.agent.streaming.receiver import Receiver
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
-from postroom.messagebox.streams.intake import delete_location_attempts
-from postroom.messagebox.streams.location_lock import LocationLock
-from postroom.messagebox.streams.location_progress import LocationMeter, LocationReport, LocationState, was_killed
+from postroom.messagebox.intake.location_lock import LocationLock
+from postroom.messagebox.intake.location_progress import LocationMeter, LocationReport, LocationState, was_killed
+from postroom.messagebox.intake.numbered_interchanges import delete_location_attempts
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.ports.receive_locations import ReceiveLocation, find_receive_location

@@ -12,8 +12,8 @@ from postroom.errors import DefinitionError
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.intake import find_last_number
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.numbered_interchanges import find_last_number
 from postroom.ports.receive_locations import ReceiveLocation, find_receive_location, read_receive_locations
 from postroom.receiving.numbered_receive_adapter import Scan
 

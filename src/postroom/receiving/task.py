@@ -31,7 +31,7 @@ from postroom.errors import (
     is_environment_error,
 )
 from postroom.messagebox.connection import Connect, Connection
-from postroom.messagebox.streams.intake import delete_attempts, record_attempt, undo_attempt
+from postroom.messagebox.intake.numbered_interchanges import delete_attempts, record_attempt, undo_attempt
 from postroom.messagebox.throttling.pace import Pace
 from postroom.ports.receive_locations import ReceiveLocation
 

@@ -26,7 +26,7 @@ from postroom.messagebox.coordination.running_processes import (
     register_process,
     report_configuration,
 )
-from postroom.messagebox.streams.location_progress import LocationState
+from postroom.messagebox.intake.location_progress import LocationState
 from postroom.messagebox.throttling.load import Load, read_load
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric

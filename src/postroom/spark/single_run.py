@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams.intake import read_quarantined
+from postroom.messagebox.intake.numbered_interchanges import read_quarantined
 from postroom.ports.receive_locations import ReceiveLocation
 
 #: Maximum number of quarantined files that an error names.

@@ -10,7 +10,7 @@ from postroom.errors import Unavailable
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import read_code_problems
 from postroom.messagebox.instances import Suspended, SuspendedCount, count_suspended
-from postroom.messagebox.streams.location_progress import LocationState
+from postroom.messagebox.intake.location_progress import LocationState
 from postroom.operations.ports.receive_locations import describe_running_locations
 
 _REPORT_SECONDS = 1.0

@@ -17,7 +17,7 @@ from postroom.adapters.contract import Committed, ReceiveAdapter
 from postroom.conformance.receive_adapters import ReceiveAdapterConformance, Receiving, Source
 from postroom.hosts import HostInstance, HostSettings
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.messagebox.streams.intake import read_numbered
+from postroom.messagebox.intake.numbered_interchanges import read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter

@@ -18,9 +18,9 @@ from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
+from postroom.messagebox.intake.numbered_interchanges import delete_attempts, record_attempt, undo_attempt
 from postroom.messagebox.migrate import migrate
 from postroom.messagebox.queues import Cause
-from postroom.messagebox.streams.intake import delete_attempts, record_attempt, undo_attempt
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.instances.advice import read_advice
 from postroom.operations.ports import groups

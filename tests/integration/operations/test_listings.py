@@ -20,9 +20,9 @@ from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.instances import InstanceQuery, list_instances
+from postroom.messagebox.intake.location_lock import LocationLock
+from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.storage.spool import get_message, list_messages, read_part
-from postroom.messagebox.streams.location_lock import LocationLock
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.hosts import get_host_details, list_hosts
 from postroom.operations.instances.changes import resume_with_body

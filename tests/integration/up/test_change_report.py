@@ -15,7 +15,7 @@ from postroom.messagebox.coordination.running_processes import (
     report_code_problems,
 )
 from postroom.messagebox.instances import Suspended, SuspendedCount, count_suspended
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.operations.ports.receive_locations import describe_running_locations
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.up.change_report import ChangeReport

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Fault, MessageBoxUnavailable, StateError
-from postroom.messagebox.streams.file_claims import FileClaim, format_problem
+from postroom.messagebox.intake.file_claims import FileClaim, format_problem
 from postroom.spark.error_reasons import find_fault, format_reason
 
 CALLING = "An error occurred while calling o98.collectToPython.\n: "

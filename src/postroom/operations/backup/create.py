@@ -27,6 +27,7 @@ from postroom.files.safe_files import sync_folder
 from postroom.messagebox.configuration.applications import list_applications
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.file_pause import FilePause
+from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.messagebox.maintenance.backup import (
     begin_backup,
     export_snapshot,
@@ -35,7 +36,6 @@ from postroom.messagebox.maintenance.backup import (
     read_role_members,
 )
 from postroom.messagebox.storage.receipts import read_progress
-from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup.manifest import DUMP, FORMAT, Manifest, Report, SavedRole, write_manifest
 from postroom.operations.backup.programs import dump_database
 from postroom.operations.backup.saved_files import FileCollection

@@ -25,7 +25,7 @@ from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.services import lock_receive_location
 from postroom.messagebox.connection import Connection, operator_transaction, transaction, use_one_snapshot
 from postroom.messagebox.coordination.running_processes import change_routing, lock_deployment
-from postroom.messagebox.streams.location_progress import count_unfinished_files
+from postroom.messagebox.intake.location_progress import count_unfinished_files
 from postroom.messagebox.subscriptions import deploy_property
 from postroom.operations.deployment.applications import check_application
 from postroom.operations.deployment.artifacts import Comparison, Deployed, Deployment

@@ -14,8 +14,8 @@ from postroom.messagebox.configuration.properties import read_property_types, re
 from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import count_backlog
+from postroom.messagebox.intake.location_progress import count_unfinished_files
 from postroom.messagebox.orchestrations import count_orchestration_instances
-from postroom.messagebox.streams.location_progress import count_unfinished_files
 from postroom.operations.deployment.artifacts import ArtifactKind, Deployed
 from postroom.operations.deployment.endpoints import LOCATIONS, RECEIVE_PORTS, SEND_PORTS
 from postroom.operations.deployment.orchestrations import ORCHESTRATIONS

@@ -16,14 +16,14 @@ from postroom.messagebox.audit import record_action
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.running_processes import ProcessKind, list_running_processes
-from postroom.messagebox.service_states import set_location_enabled, set_location_schedule
-from postroom.messagebox.streams.location_lock import find_locked_locations
-from postroom.messagebox.streams.location_progress import (
+from postroom.messagebox.intake.location_lock import find_locked_locations
+from postroom.messagebox.intake.location_progress import (
     LocationState,
     read_location_rows,
     read_reported_states,
 )
-from postroom.messagebox.streams.row_streams import request_reset
+from postroom.messagebox.intake.row_streams import request_reset
+from postroom.messagebox.service_states import set_location_enabled, set_location_schedule
 from postroom.ports.receive_locations import (
     ReceiveLocation,
     read_receive_locations,

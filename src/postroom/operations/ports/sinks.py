@@ -9,7 +9,7 @@ from datetime import datetime
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams.sink_progress import (
+from postroom.messagebox.sinks.sink_progress import (
     ReportedSink,
     SinkState,
     read_reported_sinks,

@@ -26,7 +26,7 @@ from postroom.files.safe_files import (
     sync_folder,
     use_temporary_name,
 )
-from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.intake.file_claims import FileClaim
 
 
 def add_to_archive(claim: FileClaim, archive: Path) -> bool:

@@ -11,8 +11,8 @@ from pathlib import Path
 from postroom.files.safe_files import sync_folder
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.file_pause import lock_files_in_transaction
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState
 from postroom.receiving.files.archiving import add_to_archive, remove_marker
 from postroom.receiving.files.watched_folder import FileStatus
 

@@ -35,10 +35,10 @@ from postroom.clock import Clock, system_clock
 from postroom.files.safe_files import make_folder, remove_leftovers
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.file_pause import lock_files
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState, SettledFile, UnfinishedClaim
+from postroom.messagebox.intake.location_lock import LocationLock
 from postroom.messagebox.storage.receipts import read_progress
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState, SettledFile, UnfinishedClaim
-from postroom.messagebox.streams.location_lock import LocationLock
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import KEPT_FOLDER, finish_files
 from postroom.receiving.files.watched_folder import (

@@ -11,9 +11,9 @@ from pathlib import Path
 from postroom.adapters.contract import Committed, Incoming
 from postroom.message import Context, FileSlice
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState
 from postroom.messagebox.storage.receipts import read_progress
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import finish_files, is_unchanged
 from postroom.receiving.files.file_claimer import FileClaimer

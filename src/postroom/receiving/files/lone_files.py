@@ -8,7 +8,7 @@ from pathlib import Path
 
 from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.errors import MessageBoxUnavailable
-from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.intake.file_claims import FileClaim
 from postroom.pipelines.definition import Format
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter

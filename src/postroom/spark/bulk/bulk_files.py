@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.errors import Fault, PostroomError
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.intake.numbered_interchanges import read_numbered
+from postroom.messagebox.intake.splits import read_row_counts
 from postroom.messagebox.storage.receipts import Receipt, read_progress, take_receipts
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
-from postroom.messagebox.streams.intake import read_numbered
-from postroom.messagebox.streams.splits import read_row_counts
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import finish_files, is_unchanged
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, read_files, rows_pipeline, rows_reader

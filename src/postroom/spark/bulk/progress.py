@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from postroom.errors import format_count
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams.splits import read_unfinished_files
+from postroom.messagebox.intake.splits import read_unfinished_files
 
 #: The rate is measured over this many seconds.
 _WINDOW = 30.0

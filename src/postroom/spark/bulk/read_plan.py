@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.adapters import SparkReader
 from postroom.adapters.spark_reader.definition import CORRUPT, Option
 from postroom.agent.streaming.interchange import CHUNK_BYTES, CHUNK_ROWS
-from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.intake.file_claims import FileClaim
 from postroom.pipelines import Rows
 from postroom.pipelines.rows.batch import BAD, BODY, NULLS, value_name
 from postroom.ports.receive_locations import ReceiveLocation

@@ -20,8 +20,8 @@ from postroom.agent.idempotency import unit_for_partition
 from postroom.errors import StateError, format_count
 from postroom.files.safe_files import replace_file
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.streams.location_lock import LocationLock
-from postroom.messagebox.streams.row_streams import read_stream, start_batch, start_stream
+from postroom.messagebox.intake.location_lock import LocationLock
+from postroom.messagebox.intake.row_streams import read_stream, start_batch, start_stream
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter, Scan
 from postroom.spark.bulk.read_plan import ReadPlan, clone_session, row_columns, rows_pipeline

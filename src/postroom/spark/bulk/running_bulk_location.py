@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, StateError, Unavailable
 from postroom.messagebox.connection import LazyConnection, Login
-from postroom.messagebox.streams.location_progress import LocationProgress
+from postroom.messagebox.intake.location_progress import LocationProgress
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff

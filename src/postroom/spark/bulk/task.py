@@ -20,9 +20,9 @@ from postroom.agent.idempotency import unit_for_split
 from postroom.agent.streaming.row_units import ReceivedRows, RowUnit, receive_rows
 from postroom.message import Context
 from postroom.messagebox.connection import Connection, Login
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.splits import read_row_counts, start_split
 from postroom.messagebox.storage.receipts import read_progress
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.splits import read_row_counts, start_split
 from postroom.pipelines.rows.batch import RowOrigin
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.properties import Property

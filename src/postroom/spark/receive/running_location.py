@@ -17,7 +17,7 @@ from postroom.agent.streaming.receiver import Receiver
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, Unavailable
 from postroom.messagebox.connection import Connection, LazyConnection, Login
-from postroom.messagebox.streams.location_progress import LocationMeter, LocationProgress, LocationReport, LocationState
+from postroom.messagebox.intake.location_progress import LocationMeter, LocationProgress, LocationReport, LocationState
 from postroom.messagebox.throttling.states import Throttle
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop

@@ -33,7 +33,7 @@ from pyspark.sql.types import StructType
 
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection, LazyConnection, Login
-from postroom.messagebox.streams.intake import IntakeRow, find_last_number, read_numbered
+from postroom.messagebox.intake.numbered_interchanges import IntakeRow, find_last_number, read_numbered
 from postroom.messagebox.throttling.load import ThrottleWatch
 
 _WARM_SECONDS = 40.0

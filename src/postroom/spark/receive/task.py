@@ -14,7 +14,7 @@ import pyarrow as pa
 from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.errors import format_count
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.streams.intake import IntakeRow
+from postroom.messagebox.intake.numbered_interchanges import IntakeRow
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter

@@ -29,8 +29,8 @@ from postroom.maps.port_maps import NO_MAPS
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.queues import MAX_DESCRIPTION, ScheduledRetry, Suspension
-from postroom.messagebox.streams.sink_batches import SinkBatch, SinkQueue
-from postroom.messagebox.streams.sink_progress import SinkReport
+from postroom.messagebox.sinks.sink_batches import SinkBatch, SinkQueue
+from postroom.messagebox.sinks.sink_progress import SinkReport
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.ports.send_ports import SendPort, read_send_ports
 from postroom.spark.error_reasons import format_reason

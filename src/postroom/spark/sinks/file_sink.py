@@ -33,7 +33,7 @@ from postroom.adapters import SparkSink
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost
 from postroom.files.safe_files import replace_file, sync_folder
-from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.messagebox.sinks.sink_batches import SinkBatch
 from postroom.spark.sinks.task import SinkTask
 
 if TYPE_CHECKING:

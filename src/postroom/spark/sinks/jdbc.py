@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from postroom.adapters import SparkTable
 from postroom.errors import DefinitionError, Unavailable
-from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.messagebox.sinks.sink_batches import SinkBatch
 from postroom.spark.sinks.row_format import row_rejection
 from postroom.spark.sinks.task import SinkTask
 

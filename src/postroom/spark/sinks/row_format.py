@@ -28,7 +28,7 @@ from postroom.adapters.sink.columns import BODY_COLUMN, FIXED_COLUMNS, SinkColum
 from postroom.adapters.sink.definition import Body
 from postroom.errors import BadValue, DeliveryRefused, MessageFailure, is_environment_error
 from postroom.message import Message
-from postroom.messagebox.streams.sink_batches import SinkRows
+from postroom.messagebox.sinks.sink_batches import SinkRows
 from postroom.system_properties import BTS
 from postroom.values import ValueType
 

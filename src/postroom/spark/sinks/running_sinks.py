@@ -21,8 +21,8 @@ from postroom.errors import DefinitionError, PostroomError, StateError
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, Login
-from postroom.messagebox.streams.sink_batches import lock_sink
-from postroom.messagebox.streams.sink_progress import lock_sinks_served
+from postroom.messagebox.sinks.sink_batches import lock_sink
+from postroom.messagebox.sinks.sink_progress import lock_sinks_served
 from postroom.ports.send_ports import read_send_ports
 from postroom.processes.backoff import Backoff
 from postroom.spark.error_reasons import format_reason

@@ -25,8 +25,8 @@ from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, Login, transaction
 from postroom.messagebox.queues import MAX_DESCRIPTION, ClaimedMessage, HostQueues, Suspension
+from postroom.messagebox.sinks.sink_batches import CHUNK_MESSAGES, SeqRange, SinkMessage, SinkQueue
 from postroom.messagebox.storage.claimed_messages import ConnectionReader, build_message
-from postroom.messagebox.streams.sink_batches import CHUNK_MESSAGES, SeqRange, SinkMessage, SinkQueue
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.processes.garbage_collection import delay_garbage_collection

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from postroom.adapters import SinkDefinition, SparkSink, SparkTable
 from postroom.errors import DefinitionError
-from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.messagebox.sinks.sink_batches import SinkBatch
 from postroom.spark.session import check_driver, check_format, has_died, without_pandas_warning
 from postroom.spark.sinks.file_sink import (
     NAMES_SCHEMA,

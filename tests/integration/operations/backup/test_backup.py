@@ -13,10 +13,10 @@ import pytest
 from postroom.errors import NotFound, StateError, Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.migrate import is_current
-from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.backup import Manifest, RestoreReport, create_backup, read_manifest, restore_backup
 from postroom.operations.backup import create as create_module
 from postroom.operations.backup.manifest import DUMP, MANIFEST, verify_backup

@@ -14,7 +14,7 @@ from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
-from postroom.messagebox.streams.file_claims import FileClaimState
+from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.operations.backup import create_backup, read_manifest, restore_backup
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.hosts import set_stopped

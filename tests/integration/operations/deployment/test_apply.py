@@ -22,7 +22,7 @@ from postroom.messagebox.configuration.hosts import find_host, read_hosts
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import read_routing_version
-from postroom.messagebox.streams.file_claims import FileClaimState
+from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.operations.deployment import apply as apply_module
 from postroom.operations.deployment.apply import apply, plan
 from postroom.operations.deployment.artifacts import Comparison

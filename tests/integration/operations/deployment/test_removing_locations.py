@@ -17,9 +17,9 @@ from postroom.message import Context
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.messagebox.maintenance.check import find_violations
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaimState
 from postroom.operations.deployment import apply as deployment
 from postroom.operations.deployment.compare import compare
 from postroom.ports.receive_locations import read_receive_locations

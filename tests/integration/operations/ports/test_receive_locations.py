@@ -9,7 +9,7 @@ from postroom.messagebox.coordination.running_processes import (
     ProcessKind,
     register_process,
 )
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.operations.ports.receive_locations import (
     create_watched_folders,
     describe_running_locations,

@@ -11,7 +11,7 @@ import pytest
 
 from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.intake.file_claims import FileClaim
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.spark.receive.task import SparkReceiveTask

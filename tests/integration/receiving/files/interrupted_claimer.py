@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.streams import file_claims
+from postroom.messagebox.intake import file_claims
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.receiving.files import archiving, claimed_files, file_receive_adapter
 from postroom.receiving.files.file_claimer import FileClaimer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.messagebox.coordination.file_pause import FilePause
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.served_locations import LastScan

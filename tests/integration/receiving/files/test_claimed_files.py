@@ -17,8 +17,8 @@ import pytest
 from postroom import pipelines
 from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.claimed_files import finish_files
 from postroom.spark.receive.task import SparkReceiveTask

@@ -11,9 +11,9 @@ import pytest
 
 from postroom.errors import Unavailable
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim
-from postroom.messagebox.streams.location_lock import LOCATION_LOCK
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim
+from postroom.messagebox.intake.location_lock import LOCATION_LOCK
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.receiving.files.watched_folder import ClaimFolders

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from postroom.errors import Unavailable
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState
 from postroom.ports.receive_locations import ReceiveLocation
 from tests.integration.receiving.files.conftest import MakeClaimer, WatchedLocation
 from tests.support.box import Box

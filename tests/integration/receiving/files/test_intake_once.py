@@ -11,8 +11,8 @@ import pytest
 from postroom import Schedule
 from postroom.clock import system_clock
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState
 from postroom.operations.ports import receive_locations as locations
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.receiving.files.file_claimer import FileClaimer

@@ -12,7 +12,7 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.document_batch import ReceiveResult
 from postroom.agent.streaming.receiver import Receiver
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.intake.file_claims import FileClaim
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files import file_receive_adapter
 from postroom.receiving.files.file_claimer import FileClaimer

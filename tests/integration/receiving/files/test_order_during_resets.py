@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from postroom import pipelines
 from postroom.messagebox.connection import Login, connect
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
-from postroom.messagebox.streams.location_lock import ORDER_LOCK
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.intake.location_lock import ORDER_LOCK
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import task as receive_task
 from postroom.receiving.files.file_claimer import FileClaimer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.intake.file_claims import FileClaim
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.watched_folder import ClaimFolders
 from tests.integration.receiving.files.conftest import MakeClaimer, MovedClock, WatchedLocation

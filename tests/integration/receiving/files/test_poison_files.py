@@ -12,8 +12,8 @@ import pytest
 from postroom.agent.poison_messages import MAX_ATTEMPTS
 from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import MessageBoxUnavailable
-from postroom.messagebox.streams.file_claims import FileClaim
-from postroom.messagebox.streams.intake import record_attempt
+from postroom.messagebox.intake.file_claims import FileClaim
+from postroom.messagebox.intake.numbered_interchanges import record_attempt
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.files.file_claimer import FileClaimer
 from tests.integration.receiving.files.conftest import MovedClock, WatchedLocation

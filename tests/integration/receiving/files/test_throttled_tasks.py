@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom import Throttling, pipelines
-from postroom.messagebox.streams.file_claims import FileClaim
+from postroom.messagebox.intake.file_claims import FileClaim
 from postroom.messagebox.throttling.pace import MAX_WAIT, Pace
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving import task as receive_task

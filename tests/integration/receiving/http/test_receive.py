@@ -25,8 +25,8 @@ from postroom.message import FRAGMENT_SIZE
 from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.intake.numbered_interchanges import read_numbered
 from postroom.messagebox.storage.stored_responses import StoredResponses
-from postroom.messagebox.streams.intake import read_numbered
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.operations.ports import receive_locations as locations
 from postroom.pipelines.components import key_hash

@@ -17,9 +17,9 @@ from postroom.adapters import Committed, Incoming, SparkSink
 from postroom.errors import MessageBoxUnavailable, StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login
 from postroom.messagebox.coordination.running_processes import read_routing_version
-from postroom.messagebox.streams import file_claims
-from postroom.messagebox.streams.file_claims import FileClaim, FileClaimState
-from postroom.messagebox.streams.location_lock import LocationLock
+from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake.file_claims import FileClaim, FileClaimState
+from postroom.messagebox.intake.location_lock import LocationLock
 from postroom.monitoring.metrics import format_metrics
 from postroom.operations.ports.receive_locations import LocationListing, list_locations
 from postroom.operations.ports.sinks import list_sinks

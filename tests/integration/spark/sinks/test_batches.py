@@ -15,7 +15,7 @@ from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.queues import HostQueues, ScheduledRetry, Suspension
-from postroom.messagebox.streams.sink_batches import CHUNK_BYTES, SeqRange, SinkBatch, SinkQueue
+from postroom.messagebox.sinks.sink_batches import CHUNK_BYTES, SeqRange, SinkBatch, SinkQueue
 from postroom.operations.ports import send_ports as ports
 from tests.support import changes as instance_changes
 from tests.support.box import Box, Region

@@ -14,7 +14,7 @@ from postroom.adapters import SparkSink
 from postroom.errors import ClaimLost, Unavailable
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue
+from postroom.messagebox.sinks.sink_batches import SeqRange, SinkBatch, SinkQueue
 from tests.support.box import Box
 from tests.support.sinks import (
     Killed,

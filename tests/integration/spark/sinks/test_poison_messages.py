@@ -20,7 +20,7 @@ from postroom.maps.running import RunningMaps
 from postroom.message import Message
 from postroom.messagebox.connection import Login
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.streams.sink_batches import SeqRange, SinkBatch, SinkQueue, SinkRows
+from postroom.messagebox.sinks.sink_batches import SeqRange, SinkBatch, SinkQueue, SinkRows
 from postroom.pipelines import Send, components
 from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT

@@ -15,7 +15,7 @@ import pytest
 from postroom.adapters import SinkDefinition, SparkSink
 from postroom.errors import StateError, Unavailable
 from postroom.messagebox.connection import Connection, Login, connect
-from postroom.messagebox.streams.sink_batches import SINK_LOCK, SinkBatch, to_lock_number
+from postroom.messagebox.sinks.sink_batches import SINK_LOCK, SinkBatch, to_lock_number
 from postroom.processes.backoff import Backoff
 from postroom.spark.sinks import running_sinks
 from postroom.spark.sinks.file_sink import LocalTarget

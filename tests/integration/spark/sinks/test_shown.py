@@ -10,7 +10,7 @@ from postroom.adapters import SparkSink, SparkTable
 from postroom.errors import NotAllowed
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import connect
-from postroom.messagebox.streams.sink_progress import SinkReport, lock_sinks_served
+from postroom.messagebox.sinks.sink_progress import SinkReport, lock_sinks_served
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.send_ports import get_guarantee
 from postroom.operations.ports.sinks import SinkListing, list_sinks

@@ -21,7 +21,7 @@ from postroom.maps.port_maps import PortMaps
 from postroom.maps.running import RunningMaps
 from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.streams.sink_batches import to_lock_number
+from postroom.messagebox.sinks.sink_batches import to_lock_number
 from postroom.pipelines import Send, components
 from postroom.spark.sinks.file_sink import LocalTarget
 from postroom.spark.sinks.jdbc import merge_statement

@@ -9,8 +9,8 @@ import pytest
 
 from postroom.cli.rendering.output import Format, show_record, show_rows
 from postroom.messagebox.instances import InstanceState
-from postroom.messagebox.streams.location_progress import LocationState
-from postroom.messagebox.streams.sink_progress import SinkState
+from postroom.messagebox.intake.location_progress import LocationState
+from postroom.messagebox.sinks.sink_progress import SinkState
 
 
 class Terminal(io.StringIO):

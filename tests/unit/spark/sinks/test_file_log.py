@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.messagebox.sinks.sink_batches import SinkBatch
 from postroom.spark.sinks.file_sink import HadoopTarget, log_entry
 
 BATCH = SinkBatch(batch_id=uuid.UUID(int=7), number=3, attempt=2, sink={}, seqs=(1,), tries=(0,))

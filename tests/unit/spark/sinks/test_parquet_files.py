@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from postroom.adapters import SparkSink
-from postroom.messagebox.streams.sink_batches import SinkBatch
+from postroom.messagebox.sinks.sink_batches import SinkBatch
 from postroom.spark.sinks import file_sink
 from postroom.spark.sinks.file_sink import LocalTarget, ParquetTask, find_codec
 from postroom.spark.sinks.row_format import RowFormat

@@ -13,7 +13,7 @@ from postroom.adapters import SparkSink
 from postroom.adapters.sink.definition import Body
 from postroom.errors import MessageBoxUnavailable
 from postroom.message import Message
-from postroom.messagebox.streams.sink_batches import SinkRows
+from postroom.messagebox.sinks.sink_batches import SinkRows
 from postroom.properties import Property
 from postroom.spark.sinks import row_format
 from postroom.spark.sinks.row_format import RowFormat, convert_rows, has_simple_columns

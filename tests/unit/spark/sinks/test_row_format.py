@@ -11,7 +11,7 @@ import pytest
 from postroom.adapters import SparkSink
 from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.message import Context, Message
-from postroom.messagebox.streams.sink_batches import CHUNK_MESSAGES
+from postroom.messagebox.sinks.sink_batches import CHUNK_MESSAGES
 from postroom.properties import Property
 from postroom.spark.sinks.row_format import RowFormat
 from postroom.spark.sinks.task import split_into_ranges

@@ -16,9 +16,9 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from postroom.messagebox.connection import Connection, read_value
+from postroom.messagebox.intake.location_lock import ORDER_LOCK, lock_number
+from postroom.messagebox.intake.numbered_interchanges import IntakeRow
 from postroom.messagebox.statements import statement
-from postroom.messagebox.streams.intake import IntakeRow
-from postroom.messagebox.streams.location_lock import ORDER_LOCK, lock_number
 
 
 class FileClaimState(IntEnum):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from postroom.messagebox.connection import connect
-from postroom.messagebox.streams.location_progress import LocationProgress, LocationReport, LocationState
+from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
 from tests.support.box import Box
 
 

@@ -20,8 +20,8 @@ from psycopg.rows import dict_row
 from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.heartbeat import keep_alive
+from postroom.messagebox.intake.location_progress import store_progress
 from postroom.messagebox.statements import statement
-from postroom.messagebox.streams.location_progress import store_progress
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from postroom.errors import LockTimeout
 from postroom.messagebox.connection import Connection, connect, transaction
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.messagebox.streams.sink_batches import SinkQueue
+from postroom.messagebox.sinks.sink_batches import SinkQueue
 from tests.support.box import Box
 from tests.support.reference_counts import COUNTS, STORED, count_rows
 from tests.support.sinks import add_sink, publish, read_port_id

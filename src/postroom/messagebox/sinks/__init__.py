@@ -1,0 +1,1 @@
+"""What the MessageBox stores about sinks: their batches and their progress."""

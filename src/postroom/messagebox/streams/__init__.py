@@ -1,1 +1,0 @@
-"""What the MessageBox stores about running streams: locations, sinks, row streams."""
