@@ -69,10 +69,11 @@ class MappedPipeline(Pipeline):
         )
 
 
-def build_resumed_pipeline(
-    pipeline: ReceivePipeline, maps: PortMaps, suspended: SuspendedDocument | None
+def choose_pipeline(
+    pipeline: ReceivePipeline, maps: PortMaps, suspended: SuspendedDocument | None = None
 ) -> ReceivePipeline | ResumedPipeline | MappedPipeline:
-    """Return the pipeline that resumes an interchange, or with ``suspended`` one document of it."""
+    """Return the pipeline that receives an interchange, with the maps of its port if it has some. With ``suspended``,
+    return the rest of the pipeline for this document."""
     if suspended is None:
         return MappedPipeline(pipeline, maps) if maps else pipeline
     resumed = ResumedPipeline(pipeline, suspended)

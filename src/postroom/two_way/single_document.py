@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from postroom.agent.streaming.interchange import Chunk, Interchange, check_promoted, read_all_chunks
 from postroom.errors import PipelineFailure
-from postroom.maps.inbound import MappedPipeline
+from postroom.maps.inbound import choose_pipeline
 from postroom.maps.port_maps import PortMaps
 from postroom.message import Message, Part
 from postroom.pipelines import PassThrough, ReceivePipeline
@@ -41,7 +41,7 @@ def read_document(
 def _read_one_document(pipeline: ReceivePipeline, maps: PortMaps, interchange: Interchange) -> Chunk:
     """Return the chunk with the only document of an interchange. Raise MessageFailure if it fails, or has not exactly
     one."""
-    chunks = read_all_chunks(MappedPipeline(pipeline, maps) if maps else pipeline, interchange)
+    chunks = read_all_chunks(choose_pipeline(pipeline, maps), interchange)
     for chunk in chunks:
         if chunk.rejection is not None:
             raise chunk.rejection

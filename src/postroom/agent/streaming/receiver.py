@@ -24,6 +24,7 @@ from postroom.agent.streaming.interchange import (
     CHUNK_BYTES,
     CHUNK_ROWS,
     Chunk,
+    DisassemblingPipeline,
     Interchange,
     read_all_chunks,
     read_chunks,
@@ -32,10 +33,9 @@ from postroom.agent.streaming.interchange import (
 )
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageFailure, StateError
-from postroom.maps.inbound import MappedPipeline, build_resumed_pipeline
+from postroom.maps.inbound import choose_pipeline
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.storage.receipts import Progress, read_progress
-from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Receiver:
         suspended. Raise errors of the environment, and OSError if a body cannot be read. Failures of an interchange are
         in its result."""
         self._routing.catch_up(self._connection)
-        pipeline = _get_pipeline(location)
+        pipeline = choose_pipeline(location.pipeline, location.maps)
         unfinished = {interchange.interchange_id: interchange for interchange in interchanges}
         results = {unit: ReceiveResult(interchange_id=unit) for unit in unfinished}
         while unfinished:
@@ -97,7 +97,7 @@ class Receiver:
     def reject(self, location: ReceiveLocation, interchange: Interchange, failure: MessageFailure) -> ReceiveResult:
         """Suspend the unpublished rest of an interchange as it was received, without running its pipeline."""
         self._routing.catch_up(self._connection)
-        pipeline = _get_pipeline(location)
+        pipeline = choose_pipeline(location.pipeline, location.maps)
         while not (progress := self.read_progress(interchange.interchange_id)).done:
             with suppress(ConcurrentAttempt):
                 chunk = reject_rest(pipeline, interchange, failure, progress)
@@ -126,7 +126,7 @@ class Receiver:
 
         If the interchange fails as a whole, or has too many failures, the failure is raised. Bad documents of a
         recoverable interchange are suspended alone, as in ``receive`` (RCV-13)."""
-        pipeline = build_resumed_pipeline(location.pipeline, location.maps, interchange.suspended_document)
+        pipeline = choose_pipeline(location.pipeline, location.maps, interchange.suspended_document)
         # Components and maps run before the transaction, without locks.
         chunks = read_all_chunks(pipeline, interchange)
         fails_as_a_whole = not chunks[0].recoverable
@@ -193,7 +193,7 @@ class Receiver:
 
 
 def _read_unfinished(
-    pipeline: ReceivePipeline | MappedPipeline,
+    pipeline: DisassemblingPipeline,
     unfinished: Mapping[uuid.UUID, Interchange],
     progress: Mapping[uuid.UUID, Progress],
 ) -> Iterator[Chunk]:
@@ -230,10 +230,6 @@ def _replace_rest(chunks: Sequence[Chunk], first: Chunk, rejection: Chunk) -> li
         for chunk in chunks
         if chunk.interchange.interchange_id != unit or chunk.number <= first.number
     ]
-
-
-def _get_pipeline(location: ReceiveLocation) -> ReceivePipeline | MappedPipeline:
-    return MappedPipeline(location.pipeline, location.maps) if location.has_maps else location.pipeline
 
 
 def _group_chunks(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:

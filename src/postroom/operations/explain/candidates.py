@@ -22,7 +22,7 @@ from postroom.agent.streaming.documents import build_context, build_initial_cont
 from postroom.agent.streaming.interchange import Interchange, read_chunks
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
-from postroom.maps.inbound import build_resumed_pipeline
+from postroom.maps.inbound import choose_pipeline
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.connection import Connection
@@ -80,7 +80,7 @@ def read_candidates(
 
     The properties in ``extra`` are added to every context and replace those that the pipeline promotes."""
     login = _get_login(connection, location)
-    pipeline = build_resumed_pipeline(location.pipeline, location.maps, interchange.suspended_document)
+    pipeline = choose_pipeline(location.pipeline, location.maps, interchange.suspended_document)
     for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published)):
         initial = build_initial_context(location, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)
