@@ -121,6 +121,13 @@ class Part:
         return b"".join(self.body.chunks())
 
 
+def format_content_type(part: Part) -> str:
+    """Return the content type of a part with its charset, as a header of HTTP has it."""
+    if part.charset and "charset" not in part.content_type.lower():
+        return f"{part.content_type}; charset={part.charset}"
+    return part.content_type
+
+
 class Context(Mapping[Property, Value]):
     """The typed properties of a message, each written or promoted.
 

@@ -20,7 +20,7 @@ from postroom.adapters.http.definition import FROM_ENVIRONMENT, Http, is_header_
 from postroom.adapters.http.exchange import POOL_CLASSES, Deadline, RequestBody
 from postroom.adapters.url_logins import remove_login
 from postroom.errors import DeliveryFailure, DeliveryRefused, SecretUnavailable
-from postroom.message import Bytes, Context, Message, Part
+from postroom.message import Bytes, Context, Message, Part, format_content_type
 from postroom.secrets.references import Secret, read_value
 from postroom.system_properties import HTTP
 
@@ -236,9 +236,7 @@ def _choose_proxy(definition: Http) -> str | Secret | None:
 
 
 def _content_type(part: Part) -> str:
-    content_type = part.content_type
-    if part.charset and "charset" not in content_type.lower():
-        content_type = f"{content_type}; charset={part.charset}"
+    content_type = format_content_type(part)
     # The type of a part is not trusted: a line break in it must not become a header.
     return content_type if is_header_value(content_type) else "application/octet-stream"
 

@@ -30,7 +30,7 @@ from postroom.errors import (
 )
 from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.failures import describe_sent
-from postroom.message import Context, Message
+from postroom.message import Context, Message, format_content_type
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, transaction
 from postroom.messagebox.coordination.notifications import OwnHost
@@ -200,13 +200,7 @@ def _build_answer(caller: Caller, message: Message) -> Answer:
     if body is None:
         return Answer()
     # Read before the commit, after which the stored body may be deleted.
-    return Answer(body=spool(body.body.chunks()), content_type=_get_content_type(body.content_type, body.charset))
-
-
-def _get_content_type(content_type: str, charset: str | None) -> str:
-    if charset and "charset" not in content_type.lower():
-        return f"{content_type}; charset={charset}"
-    return content_type
+    return Answer(body=spool(body.body.chunks()), content_type=format_content_type(body))
 
 
 def _suspend(error: Exception) -> Suspension:
