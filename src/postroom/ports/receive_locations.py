@@ -107,7 +107,12 @@ def find_receive_location(connection: Connection, location_id: uuid.UUID) -> Rec
 
 
 def _from_row(row: dict[str, Any]) -> ReceiveLocation:
-    return ReceiveLocation(**{**row, "schedule": _schedule_from_json(row["schedule"])})
+    completed = {
+        "definition": ReceiveLocationDefinition.complete(row["definition"]),
+        "port": ReceivePortDefinition.complete(row["port"]),
+        "schedule": _schedule_from_json(row["schedule"]),
+    }
+    return ReceiveLocation(**{**row, **completed})
 
 
 def build_receive_location(

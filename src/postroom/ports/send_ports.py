@@ -140,4 +140,5 @@ def read_send_ports(
 
     Adapters have only their kind for logins that may not read the settings.
     """
-    return [SendPort(**row) for row in read_send_port_rows(connection, host_id=host_id, ids=ids)]
+    rows = read_send_port_rows(connection, host_id=host_id, ids=ids)
+    return [SendPort(**{**row, "definition": SendPortDefinition.complete(row["definition"])}) for row in rows]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from postroom.errors import StateError
+from postroom.maps.port_maps import NO_MAPS
 from postroom.message import Message
 from postroom.messagebox import migrate as migrations
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.migrate import check_server_version, is_current, migrate
 from postroom.messagebox.statements import list_statements, statement
+from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
+from postroom.ports.receive_locations import read_receive_locations
+from postroom.ports.send_ports import read_send_ports
 from tests.support.box import Box, Region
 
 ADDED = {
@@ -43,6 +47,20 @@ def test_a_messagebox_in_use_is_upgraded(box: Box, next_release: pytest.MonkeyPa
     assert box.one("SELECT added_default()") == "default"
     assert (box.count("messages"), box.queued()) == (1, {"Europe": 1})
     assert check(box.connection) == []
+
+
+def test_settings_that_an_earlier_release_did_not_store_have_their_defaults(box: Box) -> None:
+    box.add_location()
+    box.add_port("Europe", "Orders.Region == 'EU'")
+    box.connection.execute("UPDATE send_ports SET definition = definition - '{response_maps,expire_after}'::text[]")
+    box.connection.execute(
+        "UPDATE receive_ports SET definition = definition - ARRAY['authentication', 'send_pipeline']"
+    )
+    box.connection.execute("UPDATE receive_locations SET definition = definition - 'renamed_from'")
+    [location], [port] = read_receive_locations(box.connection), read_send_ports(box.connection)
+    assert (location.authentication, location.definition["renamed_from"]) == ("none", None)
+    assert location.send_pipeline == PASS_THRU_TRANSMIT
+    assert (port.settings.expire_after, port.response_maps) == (None, NO_MAPS)
 
 
 def test_hosts_of_two_versions_call_a_procedure_with_different_parameters(

@@ -340,18 +340,14 @@ def _describe_loop(port: SendPortDefinition, compared: Comparison) -> str:
 
 def _list_port_fields(port: SendPort, host: str) -> dict[str, Any]:
     """Return the fields of a send port, declared or deployed, under the names that plans show."""
-    stored, backup = port.definition, port.backup
+    stored = {**port.definition, "receive_pipeline": port.definition["receive_pipeline"] or {}}
+    settings = {"name", "host", "state", "renamed_from", "backup", *type(port.settings).model_fields}
     return {
         "host": host,
-        "adapter": port.adapter_json,
         "uri": port.uri,
-        "filter": port.filter,
+        **_list_settings(stored, besides=settings),
         **_list_transport_settings(port.settings),
-        **(_NO_BACKUP if backup is None else _list_backup_fields(backup)),
-        "maps": stored["maps"],
-        "pipeline": stored["pipeline"],
-        "receive pipeline": stored["receive_pipeline"] or {},
-        "response maps": stored["response_maps"],
+        **(_NO_BACKUP if port.backup is None else _list_backup_fields(port.backup)),
     }
 
 

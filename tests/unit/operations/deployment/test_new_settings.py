@@ -46,6 +46,10 @@ class ColouredLocation(ReceiveLocationDefinition):
     colour: str = "red"
 
 
+class ColouredSendPort(SendPortDefinition):
+    colour: str = "red"
+
+
 class ColouredGroup(SendPortGroupDefinition):
     colour: str = "red"
 
@@ -76,6 +80,12 @@ def build_location(colour: str) -> tuple[ApplicationDefinition, Any]:
     return ApplicationDefinition(name="paint", receive_ports=(port,)), known
 
 
+def build_port(colour: str) -> tuple[ApplicationDefinition, Any]:
+    port = ColouredSendPort(name="Out", adapter=adapters.File("out"), host="Main", state="bound", colour=colour)
+    known = build_send_port(port, port_id=ID, host_id=1, home=Path())
+    return ApplicationDefinition(name="paint", send_ports=(port,)), known
+
+
 def build_group(colour: str) -> tuple[ApplicationDefinition, Any]:
     group = ColouredGroup(name="All", state="bound", colour=colour)
     known = SendPortGroup(
@@ -103,6 +113,7 @@ KINDS = pytest.mark.parametrize(
     [
         (RECEIVE_PORTS, build_receive_port),
         (LOCATIONS, build_location),
+        (SEND_PORTS, build_port),
         (SEND_PORT_GROUPS, build_group),
         (ORCHESTRATIONS, build_orchestration),
     ],
@@ -133,14 +144,6 @@ def test_an_artifact_that_an_earlier_version_stored_has_the_default_of_a_new_set
     known = replace(known, definition=stored)
     assert plan_change(kind, same, known).action is Action.KEEP
     assert plan_change(kind, changed, known).differences == CHANGED
-
-
-def test_a_send_port_that_an_earlier_version_stored_has_the_default_of_a_new_setting() -> None:
-    port = SendPortDefinition(name="Out", adapter=adapters.File("out"), host="Main", state="bound")
-    known = build_send_port(port, port_id=ID, host_id=1, home=Path())
-    known = replace(known, definition={name: value for name, value in known.definition.items() if name != "ordered"})
-    assert plan_change(SEND_PORTS, ApplicationDefinition(name="paint", send_ports=(port,)), known).action is Action.KEEP
-    assert known.settings.ordered is False
 
 
 def test_a_new_setting_of_a_host_is_merged_and_compared(monkeypatch: pytest.MonkeyPatch) -> None:
