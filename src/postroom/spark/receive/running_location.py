@@ -186,7 +186,7 @@ class RunningLocation(Running):
         self._query = None
         if error is not None:
             self._schedule_restart(f"the stream failed: {format_reason(error)}", error)
-        elif self._once:
+        elif self._once and self.location.adapter.is_row_stream:
             self.is_done = True
         else:
             self._schedule_restart("the stream ended")
@@ -306,7 +306,8 @@ class RunningLocation(Running):
 
     def _wait_in_single_run(self, connection: Connection) -> float:
         """Wait until what was claimed is published. The end of its query is the end of a row stream."""
-        self.is_done = not self.location.adapter.is_row_stream and is_drained(connection, self.location)
+        if not self.location.adapter.is_row_stream and is_drained(connection, self.location):
+            self.is_done = True
         self._report.store(connection, self.get_progress())
         return _SCAN_INTERVAL.total_seconds()
 
