@@ -9,12 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from postroom.errors import StaleRouting
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
 from postroom.messagebox.connection import Connection, connect
+from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.maintenance.repair import repair_messagebox
 from postroom.messagebox.queues import HostQueues
+from postroom.messagebox.storage.inserts import build_inserts
 from postroom.operations.ports import send_ports
 from tests.support.box import Box, Region
 from tests.support.publishers import is_waiting_for_lock
@@ -275,6 +278,13 @@ DAMAGES = {
     "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
     " SELECT 1, message_id, 4, gen_random_uuid(), 5 FROM spool": {"message reference counts", "part reference counts"},
 }
+
+
+def test_a_message_without_a_subscription_is_not_inserted(box: Box) -> None:
+    [(call, values)] = build_inserts(read_routing_version(box.connection), Message.of(b"an order"), ([], [], []))
+    with pytest.raises(StaleRouting):
+        box.connection.execute(f"SELECT {call}", values)
+    assert box.count("messages") == 0
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

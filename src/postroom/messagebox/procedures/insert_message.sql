@@ -19,7 +19,7 @@ DECLARE
 BEGIN
     SELECT * INTO routing FROM lock_routing();
     SELECT * INTO locked FROM lock_instance_subscriptions(p_subscription_ids);
-    IF routing.version <> p_version OR NOT locked.all_there THEN
+    IF routing.version <> p_version OR locked.all_there IS NOT TRUE THEN
         RAISE EXCEPTION 'the subscriptions changed' USING ERRCODE = 'PR001';
     END IF;
     IF locked.has_ordered THEN
