@@ -3,7 +3,7 @@ WITH claimed AS (
     UPDATE default_q q SET claim_id = %s, claimed_by = 1
      WHERE q.ctid = ANY (ARRAY(
            SELECT w.ctid FROM default_q w
-            WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = 4
+            WHERE w.claim_id IS NULL AND w.task <> 'deliver_in_order' AND w.service_class = 'messaging_in_process'
             ORDER BY w.priority, w.seq LIMIT %s FOR UPDATE SKIP LOCKED))
  RETURNING q.seq, q.message_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority
 )

@@ -2,7 +2,7 @@
 WITH claimed AS (
     UPDATE default_q q SET claim_id = %s, claimed_by = 1
      WHERE q.ctid = (SELECT w.ctid FROM default_q w
-                      WHERE w.task = 6 AND w.instance_id = %s ORDER BY w.seq LIMIT 1 FOR UPDATE)
+                      WHERE w.task = 'deliver_in_order' AND w.instance_id = %s ORDER BY w.seq LIMIT 1 FOR UPDATE)
  RETURNING q.seq, q.message_id, q.service_id, q.instance_id, q.task, q.attempt
 )
 SELECT c.seq, c.message_id, c.service_id, c.instance_id, c.task, c.attempt, s.context::text,

@@ -59,7 +59,7 @@ def set_ordered(box: MeasuredBox, ordered: bool) -> None:
 def set_threads(box: MeasuredBox, count: int) -> None:
     """Set the number of dequeue threads of a host instance."""
     box.connection.execute(
-        "UPDATE service_classes SET dequeue_threads = %s WHERE id = %s", (count, int(ServiceClass.MESSAGING_IN_PROCESS))
+        "UPDATE service_classes SET dequeue_threads = %s WHERE name = %s", (count, ServiceClass.MESSAGING_IN_PROCESS)
     )
 
 

@@ -50,7 +50,8 @@ _REQUEST_PRIORITY, _RESPONSE_PRIORITY = 5, 1
 _SUBSCRIBE = """
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state, instance_id,
                                correlation_type_id, correlation_values, correlation_hash)
-    SELECT %s, 4, gen_random_uuid(), 'In', 1, %s, t.id, v.wanted, correlation_hash(t.id, v.wanted)
+    SELECT %s, 'messaging_in_process', gen_random_uuid(), 'In', 'started', %s, t.id, v.wanted, correlation_hash(t.id,
+           v.wanted)
       FROM (SELECT min(id) AS id FROM correlation_types) t, (SELECT ARRAY[%s::text]) v (wanted)
 """
 _UNSUBSCRIBE = "DELETE FROM subscriptions WHERE instance_id = %s"
@@ -65,7 +66,7 @@ _INSERT_MESSAGE = """
         SELECT part_id, 'body', 'application/octet-stream', length(body), body, true FROM m
     )
     INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority)
-    SELECT %s, message_id, 1, 4, %s::uuid, %s::uuid, %s FROM m
+    SELECT %s, message_id, 1, 'messaging_in_process', %s::uuid, %s::uuid, %s FROM m
 """
 _CONTEXT = Message.of(
     b"",
@@ -91,7 +92,7 @@ _MOVE = """
         SELECT part_id, 'body', 'application/octet-stream', size, body, true FROM m
     )
     INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority)
-    SELECT %s, message_id, 1, 4, %s::uuid, gen_random_uuid(), 5 FROM m
+    SELECT %s, message_id, 1, 'messaging_in_process', %s::uuid, gen_random_uuid(), 5 FROM m
 """
 
 

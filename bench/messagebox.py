@@ -128,7 +128,7 @@ class MeasuredBox:
         subscriptions = ServiceSubscriptions(self.host, ServiceClass.MESSAGING_IN_PROCESS)
         service = SubscribingService(service_id=service_id, name=name)
         subscription = subscriptions.activate(self.connection, service, filter)
-        self.connection.execute("SELECT set_subscription_state(%s, 1::smallint)", (subscription,))
+        self.connection.execute("SELECT set_subscription_state(%s, 'started')", (subscription,))
 
     def one(self, query: str, *parameters: object) -> object:
         row = self.connection.execute(query, parameters).fetchone()

@@ -10,6 +10,7 @@ WITH m AS MATERIALIZED (
 )
 INSERT INTO suspended_queue (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority,
                              cause, error_code, error_description)
-SELECT p.host_id, m.message_id, p.subscription_id, 4, p.id, gen_random_uuid(), 5, 2, 'DELIVERY', 'The receiver is down.'
+SELECT p.host_id, m.message_id, p.subscription_id, 'messaging_in_process', p.id, gen_random_uuid(), 5, 'failure',
+       'DELIVERY', 'The receiver is down.'
   FROM m CROSS JOIN send_ports p
  WHERE p.name = %(port)s

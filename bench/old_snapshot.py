@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.messagebox.maintenance.jobs import build_jobs
@@ -57,7 +58,11 @@ class _Load:
             while not self.stop.is_set():
                 claim_id = uuid.uuid4()
                 claimed = queues.dequeue(
-                    connection, claim_id=claim_id, host_instance=0, service_class=4, limit=4 * _BATCH_SIZE
+                    connection,
+                    claim_id=claim_id,
+                    host_instance=0,
+                    service_class=ServiceClass.MESSAGING_IN_PROCESS,
+                    limit=4 * _BATCH_SIZE,
                 )
                 if claimed:
                     queues.complete(connection, claim_id, [one.seq for one in claimed])

@@ -117,8 +117,8 @@ def measure() -> Result:
     """Return instances/s of the host over instances/s of the bare loop."""
     with deployed_box(_ECHO) as box:
         box.connection.execute(
-            "UPDATE service_classes SET dequeue_threads = %s WHERE id = %s",
-            (_THREADS, int(ServiceClass.ORCHESTRATIONS)),
+            "UPDATE service_classes SET dequeue_threads = %s WHERE name = %s",
+            (_THREADS, ServiceClass.ORCHESTRATIONS),
         )
         deployed = find_deployed(box)
         pairs = measure_alternately(

@@ -3,7 +3,7 @@ WITH taken AS (
     DELETE FROM default_q q
      WHERE q.ctid = ANY (ARRAY(
            SELECT w.ctid FROM default_q w
-            WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = 1
+            WHERE w.claim_id IS NULL AND w.task <> 'deliver_in_order' AND w.service_class = 'orchestrations'
             ORDER BY w.priority, w.seq LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
     RETURNING q.*
 ), delivered AS (

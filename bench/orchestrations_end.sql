@@ -22,4 +22,4 @@ WITH ended AS (
     SELECT part_id, 'body', 'application/octet-stream', length(body), body, true FROM m
 )
 INSERT INTO sender_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
-SELECT %(host_id)s, message_id, 1, 4, %(port)s, gen_random_uuid(), 5, 1 FROM m
+SELECT %(host_id)s, message_id, 1, 'messaging_in_process', %(port)s, gen_random_uuid(), 5, 'deliver' FROM m

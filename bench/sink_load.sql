@@ -17,4 +17,4 @@ WITH m AS MATERIALIZED (
     SELECT part_id, 'body', 'text/plain', length(body), body, true FROM m
 )
 INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority)
-SELECT %(host_id)s, message_id, 1, 128, %(service_id)s, gen_random_uuid(), 5 FROM m ORDER BY n
+SELECT %(host_id)s, message_id, 1, 'spark_sinks', %(service_id)s, gen_random_uuid(), 5 FROM m ORDER BY n

@@ -29,7 +29,8 @@ _ROUNDS = 7
 _WAIT = """
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state, instance_id,
                                correlation_type_id, correlation_values, correlation_hash)
-    SELECT %s, 1, gen_random_uuid(), 'Approval', 1, gen_random_uuid(), t.id, v.wanted, correlation_hash(t.id, v.wanted)
+    SELECT %s, 'orchestrations', gen_random_uuid(), 'Approval', 'started', gen_random_uuid(), t.id, v.wanted,
+           correlation_hash(t.id, v.wanted)
       FROM correlation_types t, generate_series(0, %s) n, LATERAL (SELECT ARRAY['order ' || n]) v (wanted)
 """
 

@@ -76,8 +76,8 @@ def test_a_host_cannot_call_the_procedures_of_another_host(installation: Install
     installation.apply(HOSTS)
     with psycopg.connect(login_url(installation, "H2"), autocommit=True) as connection:
         for statement in (
-            "SELECT * FROM messagebox.dequeue_messages_h1(gen_random_uuid(), 1, 4::smallint, 10)",
-            "SELECT messagebox.create_subscription_h1(4::smallint, gen_random_uuid(), 'x', '')",
+            "SELECT * FROM messagebox.dequeue_messages_h1(gen_random_uuid(), 1, 'messaging_in_process', 10)",
+            "SELECT messagebox.create_subscription_h1('messaging_in_process', gen_random_uuid(), 'x', '')",
             "SELECT * FROM messagebox.h1_q",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

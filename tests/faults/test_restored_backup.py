@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, Login, connect
 from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.messagebox.maintenance.check import check
@@ -122,7 +123,9 @@ def receive_claimed(box: Box, location: ReceiveLocation, home: Path) -> None:
 
 def deliver(connection: Connection, limit: int) -> list[Delivery]:
     queues, claim_id = HostQueues("Default"), uuid.uuid4()
-    claimed = queues.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
+    claimed = queues.dequeue(
+        connection, claim_id=claim_id, host_instance=0, service_class=ServiceClass.MESSAGING_IN_PROCESS, limit=limit
+    )
     if not claimed:
         return []
     rows = [row for row in Contents(connection).queued_rows() if row.claim_id == claim_id]

@@ -17,7 +17,8 @@ MANY = 20_000
 _WAIT = """
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state, instance_id,
                                correlation_type_id, correlation_values, correlation_hash)
-    SELECT 1, 1, gen_random_uuid(), 'Approval', 1, gen_random_uuid(), t.id, v.wanted, correlation_hash(t.id, v.wanted)
+    SELECT 1, 'orchestrations', gen_random_uuid(), 'Approval', 'started', gen_random_uuid(), t.id, v.wanted,
+           correlation_hash(t.id, v.wanted)
       FROM correlation_types t, generate_series(1, %s) n, LATERAL (SELECT ARRAY['R' || n %% 100, n::text]) v (wanted)
 """
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.instances import InstanceQuery, InstanceState, get_instance, list_instances
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.ports.send_ports import list_ports
@@ -29,12 +30,13 @@ _MESSAGES = """
 """
 _QUEUED = """
     INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority)
-    SELECT 1, message_id, 4, %(port)s, message_id, 5 FROM spool
+    SELECT 1, message_id, 'messaging_in_process', %(port)s, message_id, 5 FROM spool
 """
 _SUSPENDED = """
     INSERT INTO default_q_suspended (host_id, message_id, service_class, service_id, instance_id, priority, cause,
                                      error_code, error_description)
-    SELECT 1, message_id, 4, %(port)s, message_id, 5, 'failure', 'DELIVERY', 'The receiver is down.' FROM spool
+    SELECT 1, message_id, 'messaging_in_process', %(port)s, message_id, 5, 'failure', 'DELIVERY',
+           'The receiver is down.' FROM spool
 """
 
 
@@ -63,7 +65,13 @@ def test_a_dequeue_and_its_completion_read_the_claimed_messages_only(large: Box)
     for _ in range(7):  # PostgreSQL may use a generic plan after the fifth execution
         with large.connection.transaction(force_rollback=True), reads(large.connection) as read:
             claim_id = uuid.uuid4()
-            claimed = QUEUES.dequeue(large.connection, claim_id=claim_id, host_instance=1, service_class=4, limit=LIMIT)
+            claimed = QUEUES.dequeue(
+                large.connection,
+                claim_id=claim_id,
+                host_instance=1,
+                service_class=ServiceClass.MESSAGING_IN_PROCESS,
+                limit=LIMIT,
+            )
             assert QUEUES.complete(large.connection, claim_id, [message.seq for message in claimed]) == LIMIT
         assert read.whole(*_TABLES) == 0
         assert read.entries("default_q_service_class_priority_seq_idx") <= 2 * LIMIT

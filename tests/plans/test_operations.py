@@ -13,7 +13,8 @@ ROWS, PIECE = 20_000, 2_000
 
 _QUEUED = """
     INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority)
-    SELECT 1, gen_random_uuid(), 4, %(port)s, gen_random_uuid(), 5 FROM generate_series(1, %(count)s)
+    SELECT 1, gen_random_uuid(), 'messaging_in_process', %(port)s, gen_random_uuid(), 5
+      FROM generate_series(1, %(count)s)
 """
 
 

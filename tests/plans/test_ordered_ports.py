@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.queues import HostQueues
 from tests.support.box import Box
 from tests.support.databases import Databases
@@ -19,7 +20,7 @@ BLOCKED = 3
 
 _QUEUED = """
     INSERT INTO work_queue (host_id, message_id, service_class, service_id, instance_id, priority, task)
-    SELECT 1, gen_random_uuid(), 4, p.id, p.id, 5, 6
+    SELECT 1, gen_random_uuid(), 'messaging_in_process', p.id, p.id, 5, 'deliver_in_order'
       FROM unnest(%s::uuid[]) WITH ORDINALITY p (id, number), generate_series(1, %s) n ORDER BY n, p.number
 """
 _MOVED = """
@@ -60,7 +61,12 @@ def test_a_claim_reads_only_the_first_messages_of_each_port(backlog: tuple[Box, 
     for _ in range(7):
         with box.connection.transaction(force_rollback=True), reads(box.connection) as read:
             claimed = QUEUES.dequeue(
-                box.connection, claim_id=uuid.uuid4(), host_instance=1, service_class=4, limit=1000, ahead=AHEAD
+                box.connection,
+                claim_id=uuid.uuid4(),
+                host_instance=1,
+                service_class=ServiceClass.MESSAGING_IN_PROCESS,
+                limit=1000,
+                ahead=AHEAD,
             )
         assert {message.instance_id for message in claimed} == set(ports[BLOCKED:])
         assert len(claimed) == (PORTS - BLOCKED) * AHEAD
@@ -77,8 +83,14 @@ def test_blocked_messages_are_not_in_the_way_of_other_ports(backlog: tuple[Box, 
         with reads(box.connection) as read:
             box.connection.execute(
                 "INSERT INTO work_queue (host_id, message_id, service_class, service_id, instance_id, priority)"
-                " VALUES (1, gen_random_uuid(), 4, gen_random_uuid(), gen_random_uuid(), 5)"
+                " VALUES (1, gen_random_uuid(), 'messaging_in_process', gen_random_uuid(), gen_random_uuid(), 5)"
             )
-            claimed = QUEUES.dequeue(box.connection, claim_id=uuid.uuid4(), host_instance=1, service_class=4, limit=100)
+            claimed = QUEUES.dequeue(
+                box.connection,
+                claim_id=uuid.uuid4(),
+                host_instance=1,
+                service_class=ServiceClass.MESSAGING_IN_PROCESS,
+                limit=100,
+            )
         assert len(claimed) == 1
         assert read.entries("default_q_service_class_priority_seq_idx") <= 2

@@ -9,7 +9,7 @@ from tests.support.plans import reads
 
 _SUBSCRIBE = """
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state)
-    SELECT 1, 4, gen_random_uuid(), 'port ' || n, 1 FROM generate_series(1, 2000) n
+    SELECT 1, 'messaging_in_process', gen_random_uuid(), 'port ' || n, 'started' FROM generate_series(1, 2000) n
 """
 _INSERT = """
     SELECT insert_message((SELECT version FROM routing_version), %(message)s, '{}', %(subscriptions)s, %(instances)s,

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry, Suspension
 from tests.support.box import Box
 from tests.support.databases import Databases
@@ -27,7 +28,8 @@ _FILL = """
                SELECT id, ARRAY[id], id, 'body', '{}' FROM m),
          p AS (INSERT INTO parts SELECT id, 'body', 'text/plain', NULL, 1, 'x' FROM m)
     INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority, claim_id, claimed_by)
-    SELECT 1, id, 4, gen_random_uuid(), id, 1 + n %% 10, CASE WHEN %(claimed)s THEN gen_random_uuid() END, 1 FROM m
+    SELECT 1, id, 'messaging_in_process', gen_random_uuid(), id, 1 + n %% 10,
+           CASE WHEN %(claimed)s THEN gen_random_uuid() END, 1 FROM m
 """
 _TIDY = "VACUUM ANALYZE spool, parts, default_q"
 
@@ -52,7 +54,9 @@ def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
 
 def claim(box: Box, limit: int = LIMIT) -> tuple[uuid.UUID, list[int]]:
     claim_id = uuid.uuid4()
-    rows = QUEUES.dequeue(box.connection, claim_id=claim_id, host_instance=1, service_class=4, limit=limit)
+    rows = QUEUES.dequeue(
+        box.connection, claim_id=claim_id, host_instance=1, service_class=ServiceClass.MESSAGING_IN_PROCESS, limit=limit
+    )
     assert len(rows) == limit
     return claim_id, [row.seq for row in rows]
 
@@ -88,7 +92,7 @@ def test_dequeue_starts_after_the_rows_that_were_claimed_before(full: Box) -> No
                 full.connection,
                 claim_id=uuid.uuid4(),
                 host_instance=1,
-                service_class=4,
+                service_class=ServiceClass.MESSAGING_IN_PROCESS,
                 limit=5,
                 starts={priority: seq} | dict.fromkeys(range(1, priority), 2**62),
             )
@@ -102,7 +106,12 @@ def test_dequeue_looks_at_all_rows_if_too_few_follow_the_start(full: Box) -> Non
     with full.connection.transaction(force_rollback=True):
         starts = dict.fromkeys(range(1, 11), 2**62)
         claimed = QUEUES.dequeue(
-            full.connection, claim_id=uuid.uuid4(), host_instance=1, service_class=4, limit=LIMIT, starts=starts
+            full.connection,
+            claim_id=uuid.uuid4(),
+            host_instance=1,
+            service_class=ServiceClass.MESSAGING_IN_PROCESS,
+            limit=LIMIT,
+            starts=starts,
         )
         assert len(claimed) == LIMIT
 
@@ -115,7 +124,7 @@ def test_outcomes_find_their_rows_by_the_claim(full: Box, outcome: str) -> None:
             message_id = full.one(
                 "SELECT message_id FROM default_q WHERE claim_id = %s AND seq = %s", claim_id, seqs[0]
             )
-            claimed = ClaimedMessage(claim_id, 0, seqs[0], message_id, None, message_id, 1, 0, *_NOTHING)
+            claimed = ClaimedMessage(claim_id, 0, seqs[0], message_id, None, message_id, "deliver", 0, *_NOTHING)
             with reads(full.connection) as read:
                 match outcome:
                     case "complete":

@@ -27,8 +27,8 @@ def test_messages_of_a_paused_port_cost_a_dequeue_nothing(box: Box) -> None:
     box.connection.execute("ALTER TABLE default_q_scheduled SET (autovacuum_enabled = off)")
     box.connection.execute(
         "INSERT INTO default_q_scheduled (seq, host_id, message_id, service_class, service_id, instance_id, priority,"
-        " enqueued_at, valid_from, state, paused) SELECT n, 1, gen_random_uuid(), 4, p.id, gen_random_uuid(), 5, now(),"
-        " 'infinity', 256, true FROM send_ports p, generate_series(1, %s) n",
+        " enqueued_at, valid_from, state, paused) SELECT n, 1, gen_random_uuid(), 'messaging_in_process', p.id,"
+        " gen_random_uuid(), 5, now(), 'infinity', 'scheduled', true FROM send_ports p, generate_series(1, %s) n",
         (MANY,),
     )
     box.connection.execute(
@@ -60,7 +60,8 @@ def _schedule(box: Box, statistics: str) -> None:
     box.connection.execute("VACUUM ANALYZE default_q_scheduled")
     box.connection.execute(
         "INSERT INTO default_q_scheduled (seq, host_id, message_id, service_class, instance_id, priority, enqueued_at,"
-        " valid_from) SELECT n, 1, gen_random_uuid(), 4, gen_random_uuid(), 5, now(), now() + n * interval '1 s'"
+        " valid_from) SELECT n, 1, gen_random_uuid(), 'messaging_in_process', gen_random_uuid(), 5, now(),"
+        " now() + n * interval '1 s'"
         " FROM generate_series(-49, %s) n",
         (MANY,),
     )

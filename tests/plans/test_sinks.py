@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.sinks.sink_batches import SeqRange, SinkQueue
 from tests.support.box import Box
 from tests.support.databases import Databases
@@ -26,7 +27,11 @@ _FILL = """
 def full(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Box]:
     with databases.open_box() as box:
         box.connection.execute("ALTER TABLE default_q SET (autovacuum_enabled = off)")
-        for service_class, service, count in ((4, PORT, MANY), (128, OTHER, MANY), (128, SINK, 1000)):
+        for service_class, service, count in (
+            (ServiceClass.MESSAGING_IN_PROCESS, PORT, MANY),
+            (ServiceClass.SPARK_SINKS, OTHER, MANY),
+            (ServiceClass.SPARK_SINKS, SINK, 1000),
+        ):
             box.connection.execute(_FILL, (service_class, service, count))
         if request.param == "current statistics":
             box.connection.execute("VACUUM ANALYZE default_q")
@@ -73,7 +78,7 @@ _STORE = """
          p AS (INSERT INTO parts (part_id, name, content_type, size, body, only_reference)
                SELECT id, 'body', 'text/plain', 1, 'x', %(only_reference)s FROM m)
     INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority)
-    SELECT 1, id, 128, %(service)s, id, 5 FROM m
+    SELECT 1, id, 'spark_sinks', %(service)s, id, 5 FROM m
 """
 
 
@@ -105,7 +110,7 @@ def test_completing_a_batch_looks_up_its_messages(box: Box, analyzed: bool, only
 
 
 def test_the_search_for_dead_host_instances_skips_the_rows_of_a_batch(box: Box) -> None:
-    box.connection.execute(_FILL, (128, SINK, 1_000))
+    box.connection.execute(_FILL, (ServiceClass.SPARK_SINKS, SINK, 1_000))
     assert QUEUE.open_batch(box.connection, SINK, limit=1_000) is not None
     with box.connection.transaction(), reads(box.connection) as read:
         assert box.one("SELECT dead_processes_cleanup()") == 0

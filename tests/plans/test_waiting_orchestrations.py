@@ -42,7 +42,7 @@ _MESSAGE = """
          s AS (INSERT INTO spool (message_id, part_ids, body_part_id, body_part_name, context)
                SELECT id, ARRAY[id], id, 'body', '{}' FROM m)
     INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority, task)
-    SELECT 1, id, 1, %(service)s, %(instance)s, 5, 4 FROM m
+    SELECT 1, id, 'orchestrations', %(service)s, %(instance)s, 5, 'join_instance' FROM m
 """
 
 

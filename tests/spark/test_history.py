@@ -86,6 +86,12 @@ def test_queues_have_names_and_states(filled: Box) -> None:
     assert len({row["seq"] for row in rows}) == 2
 
 
+def test_queues_have_the_task_of_messages_for_an_ordered_port(box: Box) -> None:
+    box.add_port("Ordered", "Orders.Region == 'EU'", ordered=True)
+    box.agent().publish([Message.of(b"1", promoted={Region: "EU"})])
+    assert [row["task"] for row in rows_of(reader_of(box, "queues"))] == ["deliver_in_order"]
+
+
 def test_queues_name_a_removed_port_and_the_task_of_rerouted_messages(filled: Box) -> None:
     connection = filled.connection
     filled.add_removed_port(filled.remove_port(), "Europe")

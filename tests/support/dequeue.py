@@ -8,6 +8,7 @@ from postroom.agent.resuming import ResumedInbound
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import MessageFailure
 from postroom.message import Bytes, Message, Part
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.storage.claimed_messages import ConnectionReader, build_message
@@ -74,4 +75,10 @@ def _handle(box: Box, claimed: ClaimedMessage) -> None:
 
 
 def _claim(box: Box) -> list[ClaimedMessage]:
-    return QUEUES.dequeue(box.connection, claim_id=uuid.uuid4(), host_instance=0, service_class=4, limit=100)
+    return QUEUES.dequeue(
+        box.connection,
+        claim_id=uuid.uuid4(),
+        host_instance=0,
+        service_class=ServiceClass.MESSAGING_IN_PROCESS,
+        limit=100,
+    )

@@ -51,7 +51,7 @@ _SENT = """
       FROM suspended_queue q JOIN spool s USING (message_id) JOIN parts p ON p.part_id = s.body_part_id
 """
 _BUSY = """
-    SELECT (SELECT count(*) FROM work_queue WHERE service_class = 1)
+    SELECT (SELECT count(*) FROM work_queue WHERE service_class = 'orchestrations')
          + (SELECT count(*) FROM orchestration_instances
              WHERE suspended_at IS NULL AND (claim_id IS NOT NULL OR ready_seq IS NOT NULL OR wake_at IS NOT NULL))
 """

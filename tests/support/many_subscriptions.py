@@ -6,7 +6,8 @@ from tests.support.box import Box, Region, Total
 
 _SUBSCRIBE = """
     WITH s AS (INSERT INTO subscriptions (host_id, service_class, service_id, service_name, state)
-               SELECT 1, 4, gen_random_uuid(), 'port ' || n, 1 FROM generate_series(1, %(count)s) n RETURNING id),
+               SELECT 1, 'messaging_in_process', gen_random_uuid(), 'port ' || n, 'started'
+                 FROM generate_series(1, %(count)s) n RETURNING id),
          g AS (INSERT INTO predicate_groups (subscription_id, number, predicate_count, has_first_pass)
                SELECT id, 0, 2, true FROM s RETURNING id, subscription_id),
          f AS (INSERT INTO predicates (predicate_table, group_id, property_id, operator, value_text)

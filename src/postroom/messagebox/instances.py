@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from enum import IntEnum
+from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from postroom.clock import format_duration
@@ -25,33 +25,18 @@ GroupBy = Literal["host", "port", "error", "reason", "adapter", "uri"]
 Direction = Literal["ASC", "DESC"]
 
 
-class InstanceState(IntEnum):
-    """The states with BizTalk's codes. An orchestration that waits is dehydrated. A messaging instance that waits for
-    its next attempt is retrying, which has a code of our own, and one that waits for the service window of its port is
+class InstanceState(StrEnum):
+    """The states of an instance, in the order of listings. An orchestration that waits is dehydrated. A messaging
+    instance that waits for its next attempt is retrying, and one that waits for the service window of its port is
     scheduled (INS-03)."""
 
-    READY_TO_RUN = 1
-    ACTIVE = 2
-    SUSPENDED = 4
-    DEHYDRATED = 8
-    SUSPENDED_NOT_RESUMABLE = 32
-    SCHEDULED = 256
-    RETRYING = 1024
-
-    @property
-    def label(self) -> str:
-        return _LABELS[self]
-
-
-_LABELS = {
-    InstanceState.READY_TO_RUN: "ready to run",
-    InstanceState.ACTIVE: "active",
-    InstanceState.SUSPENDED: "suspended",
-    InstanceState.DEHYDRATED: "waiting",
-    InstanceState.SUSPENDED_NOT_RESUMABLE: "suspended, not resumable",
-    InstanceState.SCHEDULED: "scheduled",
-    InstanceState.RETRYING: "waiting to retry",
-}
+    READY_TO_RUN = "ready to run"
+    ACTIVE = "active"
+    DEHYDRATED = "waiting"
+    RETRYING = "waiting to retry"
+    SCHEDULED = "scheduled"
+    SUSPENDED = "suspended"
+    SUSPENDED_NOT_RESUMABLE = "suspended, not resumable"
 
 
 _SUSPENDED = frozenset({InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE})
@@ -159,13 +144,13 @@ class InstanceQuery:
         """The parameters of the SQL queries."""
         return {
             "ids": None if self.ids is None else list(self.ids),
-            "states": None if self.states is None else [int(state) for state in self.states],
+            "states": None if self.states is None else list(self.states),
             "suspended": self.states is not None and _SUSPENDED.issuperset(self.states),
             "host": self.host,
             "port": self.port,
             "removed": self.removed,
             "services": None if self.services is None else list(self.services),
-            "tasks": None if self.tasks is None else [int(task) for task in self.tasks],
+            "tasks": None if self.tasks is None else list(self.tasks),
             "error": self.error_code,
             "message": self.message_id,
             "interchange": self.interchange_id,
@@ -323,10 +308,6 @@ def _to_instance(row: tuple[Any, ...]) -> Instance:
     )
 
 
-#: The state of the row of count_instances_<host> with the messages that orchestrations hold.
-_STATE_REFERENCES = 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class InstanceCount:
     """The instances of a host in one state. Without a state these are the messages that orchestrations hold."""
@@ -345,7 +326,7 @@ def count_instances_of_host(connection: Connection, host: str) -> list[InstanceC
     known = {state: (instances, messages, age or 0.0) for state, instances, messages, age in rows}
     counts = []
     for state in (*InstanceState, None):
-        instances, messages, age = known.get(_STATE_REFERENCES if state is None else int(state), (0, 0, 0.0))
+        instances, messages, age = known.get(state, (0, 0, 0.0))
         counts.append(InstanceCount(host=host, state=state, instances=instances, messages=messages, age=age))
     return counts
 

@@ -1,7 +1,8 @@
 """The queues of one host: its instances claim messages, and complete, retry, suspend or release them.
 
     queues = HostQueues("Orders")
-    for claimed in queues.dequeue(connection, claim_id=uuid4(), host_instance=7, service_class=4, limit=100):
+    messaging = ServiceClass.MESSAGING_IN_PROCESS
+    for claimed in queues.dequeue(connection, claim_id=uuid4(), host_instance=7, service_class=messaging, limit=100):
         ...
         queues.complete(connection, claimed.claim_id, [claimed.seq])
 
@@ -18,11 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from postroom.errors import ClaimLost, PostroomError
 from postroom.message import Context
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, Precondition, call_blocking, read_blocking, read_value
 from postroom.system_properties import BTS
 
@@ -33,18 +35,18 @@ MAX_AHEAD = 25
 PRIORITIES = range(1, 11)
 
 
-class QueueTask(IntEnum):
+class QueueTask(StrEnum):
     """The task of a queue row: what a host does with it."""
 
-    DELIVER = 1
-    RECEIVE = 2
-    PUBLISH = 3
+    DELIVER = "deliver"
+    RECEIVE = "receive"
+    PUBLISH = "publish"
     #: Deliver to an existing instance, which has a subscription of its own or belongs to a convoy.
-    JOIN_INSTANCE = 4
+    JOIN_INSTANCE = "join_instance"
     #: Publish the message of one subscriber again, to subscriptions that were created after it was routed.
-    REROUTE = 5
+    REROUTE = "reroute"
     #: Deliver to an ordered send port, which is one instance for all its messages.
-    DELIVER_IN_ORDER = 6
+    DELIVER_IN_ORDER = "deliver_in_order"
 
 
 #: The tasks of messages for send ports.
@@ -66,10 +68,11 @@ class ClaimedMessage(NamedTuple):
     A tuple instead of a dataclass: one is created for every message, and a frozen dataclass costs ten times as much.
     ``context`` is None only if the message is missing. ``body`` is None without a body, or if it is in fragments.
     ``originator_sid`` and ``originator_pid`` are the authenticated originator, independently of the context.
-    ``group`` is the send port group that the message is routed through, if any. ``attempt`` counts the attempts before
-    this one. If the backup transport of a send port sends the message, ``primary_attempts`` are those of the primary
-    transport; otherwise it is None. ``properties`` are context properties that the adapter has updated in earlier
-    attempts, as JSON. ``age`` is the time in seconds between the queueing, or the resuming, and the claim.
+    ``group`` is the send port group that the message is routed through, if any. ``task`` is a QueueTask, and
+    ``attempt`` counts the attempts before this one. If the backup transport of a send port sends the message,
+    ``primary_attempts`` are those of the primary transport; otherwise it is None. ``properties`` are context properties
+    that the adapter has updated in earlier attempts, as JSON. ``age`` is the time in seconds between the
+    queueing, or the resuming, and the claim.
     """
 
     claim_id: uuid.UUID
@@ -78,7 +81,7 @@ class ClaimedMessage(NamedTuple):
     message_id: uuid.UUID
     service: bytes | None
     instance_id: uuid.UUID
-    task: int
+    task: str
     attempt: int
     context: str | None
     part_count: int | None
@@ -207,7 +210,7 @@ class HostQueues:
         *,
         claim_id: uuid.UUID,
         host_instance: int,
-        service_class: int,
+        service_class: ServiceClass,
         limit: int,
         excluded: Iterable[bytes] = (),
         ahead: int = MAX_AHEAD,

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.subscriptions import SubscriptionState
 
 SubscriptionType = Literal["activation", "instance"]
 
@@ -28,7 +28,7 @@ class StoredSubscription:
     host: str
     instance_id: uuid.UUID | None
     priority: int
-    state: SubscriptionState
+    state: ServiceState
     ordered_delivery: bool
     request_response: bool
     filter: str
@@ -37,21 +37,19 @@ class StoredSubscription:
     convoy: tuple[str, ...]
     """The keys of the properties that identify a convoy."""
     created_at: datetime
-    valid_from: datetime | None
     group: str | None = None
     """The send port group that the service receives through, or None for its own subscription."""
 
 
 class PossibleSubscription(NamedTuple):
-    """An activation subscription. ``state`` is a SubscriptionState. ``filter`` is the text that the user wrote, or
-    empty."""
+    """An activation subscription. ``filter`` is the text that the user wrote, or empty."""
 
     subscription_id: int
     service_id: uuid.UUID
     service_name: str
     group: str | None
     host: str
-    state: int
+    state: ServiceState
     filter: str
 
 
@@ -65,7 +63,9 @@ def read_subscriptions(connection: Connection, **conditions: Any) -> list[Stored
 def read_activations(connection: Connection, *, after: int, limit: int) -> list[PossibleSubscription]:
     """Return activation subscriptions that can be matched, by their id, from the first one above ``after``."""
     rows = connection.execute(statement("queries/read_subscribers"), {"after": after, "limit": limit})
-    return [PossibleSubscription(*row) for row in rows]
+    return [
+        PossibleSubscription._make((*of_service, ServiceState(state), filter)) for *of_service, state, filter in rows
+    ]
 
 
 def read_correlation_keys(connection: Connection, ids: Sequence[int]) -> dict[int, list[str]]:
@@ -85,7 +85,7 @@ def _to_subscription(row: tuple[Any, ...]) -> StoredSubscription:
             **values,
             "type": "activation" if values["instance_id"] is None else "instance",
             "service_class": ServiceClass(values["service_class"]),
-            "state": SubscriptionState(values["state"]),
+            "state": ServiceState(values["state"]),
             "convoy": tuple(values["convoy"]),
         }
     )

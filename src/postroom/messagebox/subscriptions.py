@@ -2,7 +2,7 @@
 
     subscriptions = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
     activation = subscriptions.activate(connection, service, BTS.MessageType == "Order", convoy=[OrderId])
-    subscriptions.set_state(connection, activation, SubscriptionState.STARTED)
+    subscriptions.set_state(connection, activation, ServiceState.STARTED)
     ...
     subscriptions.wait(connection, service, instance_id, (BTS.MessageType == "Reply") & (OrderId == "4711"))
     unconsumed = subscriptions.complete(connection, instance_id)    # messages that it never consumed
@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import IntEnum
 from typing import Any
 
 from postroom.errors import DefinitionError, NotFound
@@ -27,25 +26,18 @@ from postroom.filters.expression import Filter, Operator
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.configuration.send_port_groups import SendPortGroup
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, Precondition, read_value, select_calls
 from postroom.messagebox.statements import statement
 from postroom.messagebox.storage.stored_values import to_stored, value_key
 from postroom.properties import MAX_CONVOY_PROPERTIES, Property
 
 _WAIT_PARAMETERS = (
-    "%s::smallint, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s, %s::int, %s::interval"
+    "%s::service_class, %s, %s, %s::smallint, %s, %s::text[], %s::smallint[], %s::text[], %s, %s, %s::int, %s::interval"
 )
 
 #: The priority of messages that join an instance (DEQ-12).
 JOIN_PRIORITY = 5
-
-
-class SubscriptionState(IntEnum):
-    """The state of a subscription: matches are delivered, matches are suspended, or nothing matches."""
-
-    STARTED = 1
-    STOPPED = 2
-    DISABLED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +90,7 @@ class ServiceSubscriptions:
             self._call(
                 connection,
                 "create_subscription",
-                "%s::smallint, %s, %s, %s, %s::smallint, %s::int, %s, %s",
+                "%s::service_class, %s, %s, %s, %s::smallint, %s::int, %s, %s",
                 self._service_class,
                 service.service_id,
                 service.name,
@@ -133,9 +125,9 @@ class ServiceSubscriptions:
             )
         return subscription_id
 
-    def set_state(self, connection: Connection, subscription_id: int, state: SubscriptionState) -> None:
+    def set_state(self, connection: Connection, subscription_id: int, state: ServiceState) -> None:
         """Set the state of an activation subscription."""
-        self._call(connection, "change_subscription", "%s, %s::smallint", subscription_id, state)
+        self._call(connection, "change_subscription", "%s, %s::service_state", subscription_id, state)
 
     def replace(self, connection: Connection, service: SubscribingService, filter: Filter | None) -> None:
         """Let a service have one activation subscription, started, with this filter. None: it has no subscription."""
@@ -146,11 +138,11 @@ class ServiceSubscriptions:
         for subscription_id in sorted(known):
             self.remove(connection, subscription_id)
         if filter is not None:
-            self.set_state(connection, self.activate(connection, service, filter), SubscriptionState.STARTED)
+            self.set_state(connection, self.activate(connection, service, filter), ServiceState.STARTED)
 
     def remove(self, connection: Connection, subscription_id: int) -> None:
         """Remove an activation subscription. Its queued messages stay queued (SUB-21)."""
-        self._call(connection, "change_subscription", "%s, NULL::smallint", subscription_id)
+        self._call(connection, "change_subscription", "%s, NULL", subscription_id)
 
     def create_convoy_set(self, connection: Connection, properties: Sequence[Property]) -> int:
         """Create a convoy set that several activation subscriptions can share. Return its id."""
@@ -258,7 +250,7 @@ class ServiceSubscriptions:
 
 def start_subscription(connection: Connection, subscription_id: int) -> None:
     """Start a subscription, as a part of a deployment."""
-    connection.execute("SELECT set_subscription_state(%s, %s::smallint)", (subscription_id, SubscriptionState.STARTED))
+    connection.execute("SELECT set_subscription_state(%s, %s)", (subscription_id, ServiceState.STARTED))
 
 
 def remove_subscriptions(

@@ -113,7 +113,7 @@ class InstanceMetrics:
 
     def collect(self) -> Iterator[Metric]:
         counts = self._count_if_due()
-        by_state = {(one.host, one.state.label): one for one in counts if one.state is not None}
+        by_state = {(one.host, one.state): one for one in counts if one.state is not None}
         yield Metric(
             "gauge",
             "postroom_instances",

@@ -124,7 +124,7 @@ def get_host_details(connection: Connection, name: str) -> HostDetails:
     """Return a host. Raise NotFound if there is none with this name."""
     instances = read_host_instances(connection)[find_host(connection, name).host_id]
     (host,) = (host for host in list_hosts(connection) if host.name.lower() == name.lower())
-    queues = {count.state.label: count.count for count in count_queues(connection) if count.host == host.name}
+    queues = {count.state.value: count.count for count in count_queues(connection) if count.host == host.name}
     return extend(host, HostDetails, instances=instances, queues=queues)
 
 
@@ -236,7 +236,7 @@ def set_service_class(
 ) -> ServiceClassListing:
     """Change the settings of a service class for all hosts. Running hosts take the change within a second. None leaves
     a setting as it is."""
-    by_name = {service_class.name.lower(): service_class for service_class in DEQUEUED_CLASSES}
+    by_name = {service_class.value: service_class for service_class in DEQUEUED_CLASSES}
     if name not in by_name:
         raise NotFound(
             f"There is no service class {name!r}.", hint=suggest_names(name, by_name, "The service classes are")
@@ -266,7 +266,7 @@ def set_service_class(
 
 def _describe_dequeuing(dequeuing: Dequeuing) -> ServiceClassListing:
     return ServiceClassListing(
-        name=dequeuing.service_class.name.lower(),
+        name=dequeuing.service_class,
         polling_interval_seconds=dequeuing.polling_interval.total_seconds(),
         dequeue_threads=dequeuing.dequeue_threads,
     )

@@ -74,6 +74,6 @@ def find_id(connection: Connection, given: ShortId, kind: ShortIdKind) -> uuid.U
 def _describe_instances(connection: Connection, ids: list[uuid.UUID]) -> dict[uuid.UUID, str]:
     """Return a line for each instance. The instances of one message often differ only in the last digits."""
     return {
-        each.instance_id: f"{each.instance_id}: {each.display_name}, {each.state.label}"
+        each.instance_id: f"{each.instance_id}: {each.display_name}, {each.state}"
         for each in list_instances(connection, InstanceQuery(ids=ids))
     }

@@ -20,6 +20,7 @@ from postroom.messagebox.connection import connect
 from postroom.messagebox.instances import get_instance
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
+from postroom.messagebox.queues import QueueTask
 from postroom.operations.instances.advice import get_advice
 from postroom.operations.ports import send_ports as ports
 from postroom.properties import Property
@@ -73,7 +74,7 @@ def test_a_failure_is_suspended_or_routed_as_an_error_message(
     assert sorted(box.suspended()) == sorted(reports if routed else [*reports, (code, True)])
     if not routed:
         task = box.resumable_row().task
-        assert task == (3 if recoverable and failing is UNROUTABLE else 2)
+        assert task == (QueueTask.PUBLISH if recoverable and failing is UNROUTABLE else QueueTask.RECEIVE)
     assert_consistent(box)
 
 

@@ -14,6 +14,7 @@ import pytest
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.receiver import Receiver
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.queues import HostQueues
 from postroom.operations.ports import send_ports
@@ -121,7 +122,14 @@ def test_a_consumer_never_sees_a_number_below_one_that_it_has_seen(box: Box) -> 
 
     def consume() -> int:
         claim = uuid.uuid4()
-        claimed = QUEUES.dequeue(box.connection, claim_id=claim, host_instance=1, service_class=4, limit=20, ahead=3)
+        claimed = QUEUES.dequeue(
+            box.connection,
+            claim_id=claim,
+            host_instance=1,
+            service_class=ServiceClass.MESSAGING_IN_PROCESS,
+            limit=20,
+            ahead=3,
+        )
         for message in claimed:
             seen[message.instance_id].append(message.seq)
         return QUEUES.complete(box.connection, claim) if claimed else 0
@@ -151,7 +159,12 @@ def test_two_claims_at_the_same_time_never_have_messages_of_the_same_port(box: B
             while sum(map(len, delivered.values())) < 6 * 40:
                 claim = uuid.uuid4()
                 claimed = QUEUES.dequeue(
-                    connection, claim_id=claim, host_instance=1, service_class=4, limit=limit, ahead=limit
+                    connection,
+                    claim_id=claim,
+                    host_instance=1,
+                    service_class=ServiceClass.MESSAGING_IN_PROCESS,
+                    limit=limit,
+                    ahead=limit,
                 )
                 with lock:
                     for message in claimed:

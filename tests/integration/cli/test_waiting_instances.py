@@ -6,8 +6,9 @@ import uuid
 from pathlib import Path
 
 from postroom.messagebox.configuration.hosts import ServiceClass, read_hosts
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import connect
-from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from tests.integration.cli.conftest import Run
 from tests.support.box import Priority, Region
 
@@ -20,7 +21,7 @@ def test_waiting_instances_and_convoys(applied: Run, database: str, tmp_path: Pa
         [host] = read_hosts(connection)
         subscriptions = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
         activation = subscriptions.activate(connection, SERVICE, Region == "ASIA", convoy=[Region], ordered=True)
-        subscriptions.set_state(connection, activation, SubscriptionState.STARTED)
+        subscriptions.set_state(connection, activation, ServiceState.STARTED)
         subscriptions.wait(connection, SERVICE, waiting, (Region == "ASIA") & (Priority == 7))
 
     [one] = applied("subscription", "list", "--type", "instance", "-o", "json").json
@@ -39,7 +40,7 @@ def test_waiting_instances_and_convoys(applied: Run, database: str, tmp_path: Pa
     }
     service = applied("subscription", "show", "Collector", "-o", "json").json
     assert (service["type"], service["ordered_delivery"], service["convoy"]) == ("activation", True, [Region.key])
-    for field in ("state", "priority", "request_response", "created_at", "valid_from"):
+    for field in ("state", "priority", "request_response", "created_at"):
         assert field in service
 
     body = tmp_path / "order.json"

@@ -96,7 +96,7 @@ def test_a_client_that_is_frozen_with_locked_rows_is_ended_when_another_session_
     with open_session(box) as frozen:
         session = frozen.info.backend_pid
         claim = uuid.uuid4()
-        frozen.execute("SELECT dequeue_messages_default(%s, 4711, 4::smallint, 2)", (claim,))
+        frozen.execute("SELECT dequeue_messages_default(%s, 4711, 'messaging_in_process', 2)", (claim,))
         seq = next(row.seq for row in box.queued_rows() if row.claim_id == claim)
         frozen.execute("BEGIN")
         frozen.execute("SELECT complete_messages_default(%s, ARRAY[%s::bigint])", (claim, seq))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.embedded.binaries import find_binaries
 from postroom.messagebox.embedded.server import STORE
@@ -40,7 +41,9 @@ def publish(box: Box, count: int) -> None:
 
 def complete(connection: Connection, limit: int) -> int:
     queues, claim_id = HostQueues("Default"), uuid.uuid4()
-    claimed = queues.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
+    claimed = queues.dequeue(
+        connection, claim_id=claim_id, host_instance=0, service_class=ServiceClass.MESSAGING_IN_PROCESS, limit=limit
+    )
     return queues.complete(connection, claim_id, [message.seq for message in claimed])
 
 

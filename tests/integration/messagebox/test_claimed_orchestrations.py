@@ -93,7 +93,7 @@ def test_a_message_that_is_still_suspended_when_its_instance_ends_is_a_zombie(bo
     orchestration_states.stop(box.connection, "collect")
     publish(box, "order", "1", "2")
     [service_id] = [one.service_id for one in read_orchestrations(box.connection)]
-    box.connection.execute("UPDATE subscriptions SET state = 1 WHERE service_id = %s", (service_id,))
+    box.connection.execute("UPDATE subscriptions SET state = 'started' WHERE service_id = %s", (service_id,))
     assert box.one("SELECT resume_stopped(%s, 1)", service_id) == 1
     [claimed] = claim(box)
     [first] = PROCEDURES.read_messages(box.connection, claimed.claim_id)

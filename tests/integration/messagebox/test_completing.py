@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.messagebox.queues import HostQueues
@@ -15,7 +16,9 @@ QUEUES = HostQueues("Default")
 
 def claim(box: Box, limit: int) -> tuple[uuid.UUID, list[int]]:
     claim_id = uuid.uuid4()
-    rows = QUEUES.dequeue(box.connection, claim_id=claim_id, host_instance=1, service_class=4, limit=limit)
+    rows = QUEUES.dequeue(
+        box.connection, claim_id=claim_id, host_instance=1, service_class=ServiceClass.MESSAGING_IN_PROCESS, limit=limit
+    )
     return claim_id, [row.seq for row in rows]
 
 

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from postroom.errors import DefinitionError
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.queues import QueueTask
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.properties import Property
 from tests.support.box import Box, Priority, Region, Total
 from tests.support.publishers import Publisher, PublishPath, is_waiting_for_lock, read_queued_numbers
@@ -29,7 +31,7 @@ def collect(
     host: Connection,
     subscriptions: ServiceSubscriptions,
     *properties: Property,
-    state: SubscriptionState = SubscriptionState.STARTED,
+    state: ServiceState = ServiceState.STARTED,
     priority: int = 7,
     ordered: bool = False,
 ) -> int:
@@ -53,7 +55,7 @@ def test_messages_with_equal_values_join_one_instance_before_it_has_started(
     assert [len(seqs) for seqs in found.values()] == [5, 3]
     values = box.connection.execute("SELECT instance_id, value_1 FROM convoy_set_instances").fetchall()
     assert dict(values) == dict(zip(found, "KL", strict=True))
-    assert box.one("SELECT array_agg(DISTINCT task) FROM work_queue") == [4]
+    assert box.one("SELECT array_agg(DISTINCT task::text) FROM work_queue") == [QueueTask.JOIN_INSTANCE]
     assert check(box.connection) == []
 
 
@@ -151,15 +153,15 @@ def test_a_rejected_publish_creates_no_instance(
 def test_a_stopped_service_collects_in_the_suspended_queue(
     box: Box, host: Connection, subscriptions: ServiceSubscriptions, publisher: Publisher
 ) -> None:
-    activation = collect(host, subscriptions, Region, state=SubscriptionState.STOPPED)
+    activation = collect(host, subscriptions, Region, state=ServiceState.STOPPED)
     for region in "KLK":
         publisher.publish({"region": region})
     assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [2, 1]
     assert box.suspended() == [("PORT_STOPPED", True)] * 3
     assert read_priorities(box, "suspended_queue") == [7, 7, 5]
-    subscriptions.set_state(host, activation, SubscriptionState.STARTED)
+    subscriptions.set_state(host, activation, ServiceState.STARTED)
     assert box.suspended() == []
-    assert box.one("SELECT array_agg(task) FROM work_queue") == [4, 4, 4]
+    assert box.one("SELECT array_agg(task::text) FROM work_queue") == [QueueTask.JOIN_INSTANCE] * 3
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -169,14 +171,14 @@ def test_a_running_instance_of_a_stopped_service_gets_the_later_messages_of_its_
     """ORS-03: new instances are suspended, with the messages that join them."""
     activation = collect(host, subscriptions, Region, ordered=ordered)
     publisher.publish({"region": "K"})
-    subscriptions.set_state(host, activation, SubscriptionState.STOPPED)
+    subscriptions.set_state(host, activation, ServiceState.STOPPED)
     publisher.publish({"region": "K"})
     publisher.publish(*({"region": region} for region in "LKLMKL"))
     publisher.publish({"region": "L"})
     assert read_priorities(box, "work_queue") == [7, 5, 5, 5]
     assert read_priorities(box, "suspended_queue") == [7, 5, 7, 5, 5]
     assert box.suspended() == [("PORT_STOPPED", True)] * 5
-    subscriptions.set_state(host, activation, SubscriptionState.STARTED)
+    subscriptions.set_state(host, activation, ServiceState.STARTED)
     assert [len(seqs) for seqs in read_queued_numbers(box).values()] == [4, 4, 1]
     assert box.suspended() == []
 
@@ -188,7 +190,7 @@ def test_messages_of_a_subscription_that_is_still_stopped_stay_suspended(
         first, second = (subscriptions.activate(host, SERVICE, Priority == number) for number in (1, 2))
     publisher.publish({"priority": 1})
     publisher.publish({"priority": 2})
-    subscriptions.set_state(host, first, SubscriptionState.STARTED)
+    subscriptions.set_state(host, first, ServiceState.STARTED)
     assert box.one("SELECT array_agg(subscription_id) FROM work_queue") == [first]
     assert box.one("SELECT array_agg(subscription_id) FROM suspended_queue") == [second]
 
@@ -201,7 +203,7 @@ def test_two_subscriptions_can_share_a_convoy_set(
         shared = subscriptions.create_convoy_set(host, [Region])
         for filter in (Priority == 1, Priority == 2):
             activation = subscriptions.activate(host, SERVICE, filter, convoy_set_id=shared, priority=7)
-            subscriptions.set_state(host, activation, SubscriptionState.STARTED)
+            subscriptions.set_state(host, activation, ServiceState.STARTED)
     publisher.publish({"region": "K", "priority": 2})
     publisher.publish({"region": "K", "priority": 1})
     publisher.publish(*({"region": "L", "priority": number} for number in (2, 1, 2, 1, 2, 1)))

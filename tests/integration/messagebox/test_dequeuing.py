@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.queues import HostQueues
 from tests.support.box import Box, Region
 
@@ -25,7 +26,7 @@ def test_a_claim_skips_the_messages_of_excluded_services(box: Box) -> None:
             box.connection,
             claim_id=claim_id,
             host_instance=1,
-            service_class=4,
+            service_class=ServiceClass.MESSAGING_IN_PROCESS,
             limit=10,
             excluded=excluded,
         )

@@ -90,7 +90,7 @@ def _complete_it_with_an_own_message_of_the_same_publish(box: Box, login: Connec
     """Let both references be released by one call, so that it gets the right transaction for the wrong message."""
     box.connection.execute(
         "INSERT INTO other_q (host_id, message_id, service_class, instance_id, priority, counted_in)"
-        " SELECT %s, gen_random_uuid(), 4, gen_random_uuid(), 5, counted_in FROM default_q",
+        " SELECT %s, gen_random_uuid(), 'messaging_in_process', gen_random_uuid(), 5, counted_in FROM default_q",
         (box.host("Other").host_id,),
     )
     _queue_and_complete(box, login, _message(box))
@@ -105,11 +105,12 @@ def _cancel_out_the_counts(box: Box, login: Connection) -> None:
 def _queue_and_complete(box: Box, login: Connection, message_id: uuid.UUID) -> None:
     login.execute(
         "INSERT INTO other_q (host_id, message_id, service_class, instance_id, priority)"
-        " VALUES (%s, %s, 4, gen_random_uuid(), 5)",
+        " VALUES (%s, %s, 'messaging_in_process', gen_random_uuid(), 5)",
         (box.host("Other").host_id, message_id),
     )
     claim = uuid.uuid4()
-    rows = login.execute("SELECT seq FROM dequeue_messages_other(%s, 1, 4::smallint, 10)", (claim,)).fetchall()
+    query = "SELECT seq FROM dequeue_messages_other(%s, 1, 'messaging_in_process', 10)"
+    rows = login.execute(query, (claim,)).fetchall()
     login.execute("SELECT complete_messages_other(%s, %s)", (claim, [seq for (seq,) in rows]))
 
 
@@ -162,7 +163,7 @@ def test_a_login_cannot_destroy_a_message_of_another_host(
 def _complete(box: Box) -> None:
     claim = uuid.uuid4()
     rows = box.connection.execute(
-        "SELECT seq FROM dequeue_messages_default(%s, 1, 4::smallint, 10)", (claim,)
+        "SELECT seq FROM dequeue_messages_default(%s, 1, 'messaging_in_process', 10)", (claim,)
     ).fetchall()
     box.connection.execute("SELECT complete_messages_default(%s, %s)", (claim, [seq for (seq,) in rows]))
     for _ in range(3):
@@ -182,7 +183,7 @@ def test_no_login_can_count_for_another_transaction(login: Connection, message_i
     with pytest.raises(NotAllowed):
         login.execute(
             "INSERT INTO other_q (host_id, message_id, service_class, instance_id, priority, counted_in)"
-            " VALUES (2, %s, 4, gen_random_uuid(), 5, '3'::xid8)",
+            " VALUES (2, %s, 'messaging_in_process', gen_random_uuid(), 5, '3'::xid8)",
             (message_id,),
         )
 

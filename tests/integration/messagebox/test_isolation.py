@@ -26,9 +26,9 @@ def other(box: Box) -> Iterator[Connection]:
 
 
 FORBIDDEN = [
-    "SELECT * FROM dequeue_messages_default(gen_random_uuid(), 1, 4::smallint, 10)",
+    "SELECT * FROM dequeue_messages_default(gen_random_uuid(), 1, 'messaging_in_process', 10)",
     "SELECT complete_messages_default(gen_random_uuid(), '{1}')",
-    "SELECT create_subscription_default(4::smallint, gen_random_uuid(), 'x', '')",
+    "SELECT create_subscription_default('messaging_in_process', gen_random_uuid(), 'x', '')",
     "SELECT insert_predicate_default(1, 0, 5::smallint, 'Orders#Region', 0::smallint, 'EU', null, null, null)",
     "SELECT * FROM read_parts_default(gen_random_uuid(), 1, gen_random_uuid())",
     "SELECT * FROM read_fragments_default(gen_random_uuid(), 1, gen_random_uuid(), gen_random_uuid(), 0, 1)",
@@ -38,13 +38,13 @@ FORBIDDEN = [
     "SELECT int_finish('{}')",
     "SELECT insert_error_message_default(gen_random_uuid(), 1, gen_random_uuid(), '{}', '', '')",
     (
-        "SELECT int_create_subscription(1::smallint, 4::smallint, gen_random_uuid(), 'x', '', 5::smallint, null, false,"
-        " false)"
+        "SELECT int_create_subscription(1::smallint, 'messaging_in_process', gen_random_uuid(), 'x', '',"
+        " 5::smallint, null, false, false)"
     ),
     "SELECT correlation_type('{1}')",
     "SELECT int_create_convoy_set(1::smallint, '{}', '{}')",
     "SELECT int_remove_instances(1::smallint, ARRAY[gen_random_uuid()], now())",
-    "SELECT change_subscription_default(1, 1::smallint)",
+    "SELECT change_subscription_default(1, 'started')",
     "SELECT remove_instance_subscription_default(gen_random_uuid(), 'a', 'b')",
     "SELECT * FROM complete_instance_default(gen_random_uuid())",
     "SELECT * FROM convoy_set_instances",
@@ -54,7 +54,7 @@ FORBIDDEN = [
     "SELECT int_count_in_logs('{}')",
     "SELECT int_log_references(1, '{}', '{}')",
     "SELECT change_routing()",
-    "SELECT set_subscription_state(1, 2::smallint)",
+    "SELECT set_subscription_state(1, 'stopped')",
     "SELECT remove_subscription(1)",
     "SELECT resume_instances(ARRAY[gen_random_uuid()])",
     "SELECT terminate_instances(ARRAY[gen_random_uuid()])",
@@ -79,11 +79,11 @@ FORBIDDEN = [
     "INSERT INTO spool (message_id, part_ids, context, published_by) VALUES (gen_random_uuid(), '{}', '{}', 'me')",
     (
         "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority, claim_id)"
-        " VALUES (1, gen_random_uuid(), 4, gen_random_uuid(), 5, gen_random_uuid())"
+        " VALUES (1, gen_random_uuid(), 'messaging_in_process', gen_random_uuid(), 5, gen_random_uuid())"
     ),
     (
         "INSERT INTO subscriptions (host_id, service_class, service_id, service_name)"
-        " VALUES (1, 4, gen_random_uuid(), 'x')"
+        " VALUES (1, 'messaging_in_process', gen_random_uuid(), 'x')"
     ),
     "UPDATE services SET state = 'bound'",
     "DELETE FROM subscriptions",
@@ -102,7 +102,8 @@ def test_a_host_cannot_use_the_objects_of_another_host(other: Connection) -> Non
 
 
 def test_a_host_dequeues_its_own_queue(box: Box, other: Connection) -> None:
-    claimed = other.execute("SELECT * FROM dequeue_messages_other(%s, 1, 4::smallint, 10)", (uuid.uuid4(),)).fetchall()
+    query = "SELECT * FROM dequeue_messages_other(%s, 1, 'messaging_in_process', 10)"
+    claimed = other.execute(query, (uuid.uuid4(),)).fetchall()
     assert claimed == []
     assert box.count_rows("default_q") == 1
 

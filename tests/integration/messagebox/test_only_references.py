@@ -11,6 +11,7 @@ import pytest
 
 from postroom.errors import StaleRouting
 from postroom.message import FRAGMENT_SIZE, Bytes, Message, Part
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.maintenance.check import check
@@ -58,7 +59,9 @@ def receive(box: Box) -> int:
 def complete(connection: Connection, limit: int = 1_000) -> int:
     """Dequeue messages and complete them, as a host does. Return their number."""
     claim_id = uuid.uuid4()
-    claimed = QUEUES.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
+    claimed = QUEUES.dequeue(
+        connection, claim_id=claim_id, host_instance=0, service_class=ServiceClass.MESSAGING_IN_PROCESS, limit=limit
+    )
     return QUEUES.complete(connection, claim_id, [message.seq for message in claimed])
 
 
@@ -176,7 +179,7 @@ def add_reference(connection: Connection) -> None:
     connection.execute("SELECT int_count_in_logs(array_agg(message_id)) FROM spool")
     connection.execute(
         "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
-        " SELECT 1, message_id, 4, gen_random_uuid(), 5 FROM spool"
+        " SELECT 1, message_id, 'messaging_in_process', gen_random_uuid(), 5 FROM spool"
     )
     connection.execute("SELECT int_log_references(1, ARRAY[message_id], part_ids) FROM spool")
 
@@ -276,7 +279,10 @@ DAMAGES = {
     "INSERT INTO part_ref_count_log_totals SELECT part_id, '3', 2 FROM parts": {"part reference counts"},
     "DELETE FROM work_queue": {"message reference counts", "part reference counts"},
     "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
-    " SELECT 1, message_id, 4, gen_random_uuid(), 5 FROM spool": {"message reference counts", "part reference counts"},
+    " SELECT 1, message_id, 'messaging_in_process', gen_random_uuid(), 5 FROM spool": {
+        "message reference counts",
+        "part reference counts",
+    },
 }
 
 

@@ -90,7 +90,7 @@ def test_an_operator_writes_no_table(box: Box, olga: Connection) -> None:
         "UPDATE messagebox.hosts SET stopped = true",
         "DELETE FROM messagebox.suspended_queue",
         "SELECT terminate_instances(ARRAY(SELECT instance_id FROM instances))",
-        "SELECT set_subscription_state(id, 2::smallint) FROM subscriptions",
+        "SELECT set_subscription_state(id, 'stopped') FROM subscriptions",
         "SELECT change_routing()",
     ):
         with pytest.raises(NotAllowed):
@@ -127,7 +127,8 @@ CALLS: dict[str, Call] = {
         "SELECT change_instances('suspend', ARRAY(SELECT instance_id FROM instances LIMIT 1))"
     ),
     "skip_message": lambda _box, olga: olga.execute(
-        "SELECT skip_message(instance_id, seq, gen_random_uuid()) FROM instances WHERE task = 6 ORDER BY seq LIMIT 1"
+        "SELECT skip_message(instance_id, seq,"
+        " gen_random_uuid()) FROM instances WHERE task = 'deliver_in_order' ORDER BY seq LIMIT 1"
     ),
     "start_operation": lambda _box, olga: _start_operation(olga, "suspend"),
     "continue_operation": lambda _box, olga: olga.execute(

@@ -107,8 +107,8 @@ PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT name, definition FROM send_port_groups", ADMINISTRATORS_AND_OPERATORS),
     ("UPDATE receive_locations SET enabled = enabled", (ADMINISTRATOR,)),
     ("SELECT change_routing()", (ADMINISTRATOR,)),
-    ("SELECT set_subscription_state(0, 2::smallint)", (ADMINISTRATOR,)),
-    ("SELECT set_subscription_state(0, 2::smallint)", (ADMINISTRATOR,)),
+    ("SELECT set_subscription_state(0, 'stopped')", (ADMINISTRATOR,)),
+    ("SELECT set_subscription_state(0, 'stopped')", (ADMINISTRATOR,)),
     ("SELECT start_or_stop_service(gen_random_uuid(), true, 1)", ADMINISTRATORS_AND_OPERATORS),
     ("SELECT resume_stopped(gen_random_uuid())", (ADMINISTRATOR,)),
     ("SELECT retry_now(gen_random_uuid())", ADMINISTRATORS_AND_OPERATORS),
@@ -122,14 +122,20 @@ PRIVILEGES: list[tuple[str, tuple[str, ...]]] = [
     ("SELECT terminate_instances(ARRAY[gen_random_uuid()])", (ADMINISTRATOR,)),
     ("SELECT change_instances('terminate', ARRAY[gen_random_uuid()])", ADMINISTRATORS_AND_OPERATORS),
     ("SELECT remove_subscription(0)", (ADMINISTRATOR,)),
-    ("SELECT create_subscription_default(4::smallint, gen_random_uuid(), 'x', '')", (ADMINISTRATOR, HOST)),
-    ("SELECT create_subscription_other(4::smallint, gen_random_uuid(), 'x', '')", (ADMINISTRATOR, OTHER_HOST)),
+    ("SELECT create_subscription_default('messaging_in_process', gen_random_uuid(), 'x', '')", (ADMINISTRATOR, HOST)),
+    (
+        "SELECT create_subscription_other('messaging_in_process', gen_random_uuid(), 'x', '')",
+        (ADMINISTRATOR, OTHER_HOST),
+    ),
     ("SELECT store_host_definition(1::smallint, '{}')", (ADMINISTRATOR,)),
     ("SELECT grant_role('x', 'y')", (ADMINISTRATOR,)),
     ("SELECT revoke_role('x', 'y')", (ADMINISTRATOR,)),
     # The work of a host
-    ("SELECT * FROM dequeue_messages_default(gen_random_uuid(), 1, 4::smallint, 1)", (ADMINISTRATOR, HOST)),
-    ("SELECT * FROM dequeue_messages_other(gen_random_uuid(), 1, 4::smallint, 1)", (ADMINISTRATOR, OTHER_HOST)),
+    ("SELECT * FROM dequeue_messages_default(gen_random_uuid(), 1, 'messaging_in_process', 1)", (ADMINISTRATOR, HOST)),
+    (
+        "SELECT * FROM dequeue_messages_other(gen_random_uuid(), 1, 'messaging_in_process', 1)",
+        (ADMINISTRATOR, OTHER_HOST),
+    ),
     ("SELECT complete_messages_default(gen_random_uuid(), '{1}')", (ADMINISTRATOR, HOST)),
     ("SELECT * FROM lock_routing()", ADMINISTRATORS_AND_HOSTS),
     ("SELECT take_receipts(ARRAY[gen_random_uuid()], ARRAY[0], ARRAY['{}'::jsonb])", ADMINISTRATORS_AND_HOSTS),
@@ -343,20 +349,10 @@ def test_an_operator_starts_and_stops_what_is_enlisted(box: Box, logins: dict[st
             operations.unenlist(olga, name)
         operations.stop(olga, name)
         operations.start(olga, name)
-    assert box.one("SELECT array_agg(DISTINCT state) FROM subscriptions WHERE removed_at IS NULL") == [1]
+    assert box.one("SELECT array_agg(DISTINCT state::text) FROM subscriptions WHERE removed_at IS NULL") == ["started"]
     box.add_port("Bound", state="bound")
     with pytest.raises(NotAllowed):
         ports.start(olga, "Bound")
-
-
-def test_a_disabled_subscription_is_neither_started_nor_stopped(box: Box, logins: dict[str, Connection]) -> None:
-    port = box.one("SELECT id FROM subscriptions WHERE service_name = 'Europe' AND instance_id IS NULL")
-    waiting = box.one("SELECT id FROM subscriptions WHERE instance_id IS NOT NULL")
-    logins[ADMINISTRATOR].execute("SELECT set_subscription_state(%s, 3::smallint)", (port,))
-    with pytest.raises(NotAllowed):
-        ports.stop(logins[OPERATOR], "Europe")
-    states = box.one("SELECT array_agg(state ORDER BY id) FROM subscriptions WHERE id = ANY (%s)", [port, waiting])
-    assert states == [3, 1]
 
 
 def test_rights_are_the_same_after_the_next_migration(box: Box, logins: dict[str, Connection]) -> None:
@@ -426,7 +422,7 @@ def test_the_former_host_of_a_port_reads_the_port_until_its_queue_is_empty(
     assert logins[HOST].execute(names).fetchall() == [("Europe",)], "the queue has a message"
     claim = uuid.uuid4()
     (seq,) = box.connection.execute(
-        "SELECT seq FROM dequeue_messages_default(%s, 1, 4::smallint, 1)", (claim,)
+        "SELECT seq FROM dequeue_messages_default(%s, 1, 'messaging_in_process', 1)", (claim,)
     ).fetchone() or (0,)
     box.connection.execute("SELECT complete_messages_default(%s, %s)", (claim, [seq]))
     box.connection.execute("SELECT purge_subscriptions()")

@@ -45,7 +45,7 @@ def subscribe(box: Box, subscribed: Sequence[Filter]) -> list[int]:
         for number, filter in enumerate(subscribed)
     ]
     for id in ids:
-        box.connection.execute("SELECT set_subscription_state(%s, 1::smallint)", (id,))
+        box.connection.execute("SELECT set_subscription_state(%s, 'started')", (id,))
     return ids
 
 

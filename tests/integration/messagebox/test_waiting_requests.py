@@ -77,7 +77,7 @@ def test_the_responses_of_a_dead_host_instance_are_suspended(box: Box, publisher
     ).fetchall() == [
         (
             waiting,
-            32,
+            "suspended, not resumable",
             "CORRELATION",
             (
                 "The response could not be correlated to an existing request.\n"

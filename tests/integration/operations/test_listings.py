@@ -23,7 +23,6 @@ from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.intake.location_lock import LocationLock
 from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.storage.spool import get_message, list_messages, read_part
-from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.hosts import get_host_details, list_hosts
 from postroom.operations.instances.changes import resume_with_body
 from postroom.operations.jobs import check, list_jobs, run_jobs
@@ -66,15 +65,15 @@ def test_subscriptions_have_all_fields(box: Box) -> None:
     audit, europe = list_subscriptions(box.connection)
     assert (europe.type, europe.state, europe.priority, europe.service_name, europe.host) == (
         "activation",
-        SubscriptionState.STARTED,
+        ServiceState.STARTED,
         2,
         "Europe",
         "Default",
     )
-    assert (europe.ordered_delivery, europe.request_response, europe.valid_from) == (False, False, None)
+    assert (europe.ordered_delivery, europe.request_response) == (False, False)
     assert europe.filter.endswith("or Orders.Region == 'EU' or Orders.Total >= 10")
     assert europe.filter.startswith("BTS.SPTransportID == ")
-    assert audit.state is SubscriptionState.STOPPED
+    assert audit.state is ServiceState.STOPPED
     assert format_filter(read_subscription_filters(box.connection, [europe])[europe.subscription_id]) == europe.filter
 
 

@@ -22,7 +22,7 @@ _COLUMNS = {"host_id", "uri", "backup_uri", "enabled", "schedule", "state", "sub
 @dataclass(frozen=True, kw_only=True)
 class Subscription:
     id: int
-    service_class: int
+    service_class: str
     service_id: uuid.UUID
     service_name: str
     instance_id: uuid.UUID | None
@@ -58,12 +58,16 @@ class Configuration(Statements):
         return [one for one in self.subscriptions() if one.service_class == ServiceClass.ORCHESTRATIONS]
 
     def set_dequeuing(
-        self, service_class: int | None = None, *, threads: int | None = None, interval: timedelta | None = None
+        self,
+        service_class: ServiceClass | None = None,
+        *,
+        threads: int | None = None,
+        interval: timedelta | None = None,
     ) -> None:
         """Change the dequeuing of one service class or of all, also to values that operators cannot choose."""
         self.connection.execute(
             "UPDATE service_classes SET dequeue_threads = coalesce(%s, dequeue_threads),"
-            " polling_interval = coalesce(%s, polling_interval) WHERE id = coalesce(%s, id)",
+            " polling_interval = coalesce(%s, polling_interval) WHERE name = coalesce(%s, name)",
             (threads, interval, service_class),
         )
 

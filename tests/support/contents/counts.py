@@ -105,7 +105,7 @@ TABLES: dict[Countable, LiteralString] = {
     "program subscriptions": "program_subscriptions",
     "properties": "properties",
     "queued": "work_queue",
-    "queued for orchestrations": "work_queue WHERE service_class = 1",
+    "queued for orchestrations": "work_queue WHERE service_class = 'orchestrations'",
     "receipts": "receipts",
     "received stream units": "stream_units JOIN (SELECT DISTINCT unit FROM receipts) AS received USING (unit)",
     "receive locations": "receive_locations",

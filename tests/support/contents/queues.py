@@ -25,8 +25,8 @@ class QueueRow:
     service_id: uuid.UUID | None
     port: str | None
     """The name of the send port."""
-    service_class: int
-    task: int
+    service_class: str
+    task: str
     attempt: int
     priority: int
     enqueued_at: datetime
@@ -59,7 +59,7 @@ class Instance:
     seq: int
     service_id: uuid.UUID | None
     port: str | None
-    state: int
+    state: str
     cause: str | None
 
 

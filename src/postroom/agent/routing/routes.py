@@ -33,6 +33,7 @@ from postroom.messagebox.storage.copy_rows import (
     SMALLINT,
     UUID,
     SuspendedRow,
+    build_label_column,
     is_in_fragments,
     write_references,
     write_suspended,
@@ -212,14 +213,14 @@ class Routes:
             (SMALLINT, np.array([subscriber.host_id for subscriber in self._subscribers])[subscriber_of]),
             (UUID, message_ids[self.messages[pairs]]),
             (BIGINT, self._subscription_ids[pairs]),
-            (SMALLINT, np.array([subscriber.service_class for subscriber in self._subscribers])[subscriber_of]),
+            build_label_column([subscriber.service_class for subscriber in self._subscribers], subscriber_of),
             (UUID, services[subscriber_of]),
             (UUID, self._instance_ids[pairs]),
             (SMALLINT, self._priorities[pairs]),
         ]
         tasks = [subscriber.task for subscriber in self._subscribers]
         if any(task is not QueueTask.DELIVER for task in tasks):
-            columns.append((SMALLINT, np.array(tasks)[subscriber_of]))
+            columns.append(build_label_column(tasks, subscriber_of))
         if self._subscribers[int(subscriber_of[0])].for_host_instance is not None:
             host_instances = [subscriber.for_host_instance or 0 for subscriber in self._subscribers]
             columns.append((INTEGER, np.array(host_instances)[subscriber_of]))

@@ -24,6 +24,7 @@ from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import Piece, SubscriptionIndex
 from postroom.messagebox.configuration.hosts import ServiceClass, read_application_properties
 from postroom.messagebox.configuration.properties import read_property_types
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import QueueTask
 from postroom.messagebox.routing import (
@@ -37,8 +38,6 @@ from postroom.messagebox.storage.stored_values import StoredValue, from_stored
 from postroom.properties import Property
 from postroom.values import ValueType
 
-_STARTED, _DISABLED = 1, 3
-
 #: Number of filters that are read at a time. As objects they take many times the memory that they have in the index.
 FILTERS_PER_READ = 10_000
 
@@ -49,7 +48,7 @@ class Subscriber:
 
     subscription_id: int
     host_id: int
-    service_class: int
+    service_class: ServiceClass
     service_id: uuid.UUID
     service_name: str
     priority: int
@@ -74,11 +73,11 @@ class Subscriber:
         return cls(
             subscription_id=subscription_id,
             host_id=host_id,
-            service_class=service_class,
+            service_class=ServiceClass(service_class),
             service_id=service_id,
             service_name=name,
             priority=priority,
-            started=state == _STARTED,
+            started=state == ServiceState.STARTED,
             ordered=ordered,
             instance_id=instance_id,
             convoy_set_id=convoy_set_id,
@@ -175,10 +174,10 @@ def _read_changes(connection: Connection, known: Routing) -> Routing:
     index, subscribers = known.index.copy(), dict(known.subscribers)
     added = []
     for row in read_changed_subscriptions(connection, known.version):
-        *of_subscription, _ = row
+        *of_subscription, is_removed = row
         subscriber = Subscriber.from_row(of_subscription)
         is_known = subscriber.subscription_id in index
-        if _is_live(row):
+        if not is_removed:
             subscribers[subscriber.subscription_id] = subscriber
             if not is_known:
                 added.append(subscriber.subscription_id)
@@ -207,11 +206,6 @@ def _read_changes(connection: Connection, known: Routing) -> Routing:
         convoy_sets=lists["convoy"],
         index=index,
     )
-
-
-def _is_live(changed: tuple[Any, ...]) -> bool:
-    state, is_removed = changed[6], changed[-1]
-    return not is_removed and state != _DISABLED
 
 
 def _read_properties(connection: Connection, known: Mapping[str, Property]) -> dict[str, Property]:

@@ -69,7 +69,7 @@ def draw_story(instance: Instance, story: Story) -> Iterator[str]:
     """Yield the lines of the diagram: what came from the MessageBox and went there, and dashed what it waits for."""
     lines = story.story or ()
     yield "sequenceDiagram"
-    yield f"    title {_escape(f'{instance.display_name}, instance {instance.instance_id}: {instance.state.label}')}"
+    yield f"    title {_escape(f'{instance.display_name}, instance {instance.instance_id}: {instance.state}')}"
     yield "    participant M as MessageBox"
     yield f"    participant I as {_escape(instance.display_name)}"
     if story.journals:

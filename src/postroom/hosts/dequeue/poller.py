@@ -55,7 +55,7 @@ class Poller:
         self._woken_at = 0.0
         self._rest_until = 0.0
         self._has_backlog = False
-        name = dequeuing.service_class.name.lower()
+        name = dequeuing.service_class
         self._polling = BackgroundLoop(f"poll {name}", self._poll)
         self._backlog_loop = BackgroundLoop(f"claim backlog {name}", self._claim_backlog)
         self._loops = (self._polling, self._backlog_loop)
@@ -147,7 +147,7 @@ class QueueClaimer:
         self._connection = LazyConnection(connect)
         self._queues = queues
         self._host_instance = host_instance
-        self._service_class = int(service_class)
+        self._service_class = service_class
         self._service = service
         self._buffer = buffer
         self._clock = clock

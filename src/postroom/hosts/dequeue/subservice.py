@@ -91,14 +91,14 @@ class Subservice:
         self.poller.wake()
         _log.info(
             "%s: polling every %g s with %d threads",
-            dequeuing.service_class.name.lower(),
+            dequeuing.service_class,
             dequeuing.polling_interval.total_seconds(),
             dequeuing.dequeue_threads,
         )
 
     def _start_threads(self, count: int) -> None:
         """Start so many dequeue threads, and as many spare threads."""
-        name = self._dequeuing.service_class.name.lower()
+        name = self._dequeuing.service_class
         for kind, take in (("", self._buffer.take), ("spare ", self._buffer.take_spare)):
             for _ in range(count):
                 thread = DequeueThread(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import IntEnum
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -20,16 +20,16 @@ from postroom.messagebox.statements import statement
 from postroom.throttling import Overrides, Throttling, load_overrides, load_throttling
 
 
-class ServiceClass(IntEnum):
-    """The service classes, with BizTalk's codes. SPARK_SINKS and PROGRAMS are additions of Postroom."""
+class ServiceClass(StrEnum):
+    """The service classes. SPARK_SINKS and PROGRAMS are additions of Postroom."""
 
-    ORCHESTRATIONS = 1
-    MESSAGING_IN_PROCESS = 4
-    CACHING = 16
-    MESSAGING_ISOLATED = 32
-    ROUTING_FAILURE_REPORT = 64
-    SPARK_SINKS = 128
-    PROGRAMS = 256
+    ORCHESTRATIONS = "orchestrations"
+    MESSAGING_IN_PROCESS = "messaging_in_process"
+    CACHING = "caching"
+    MESSAGING_ISOLATED = "messaging_isolated"
+    ROUTING_FAILURE_REPORT = "routing_failure_report"
+    SPARK_SINKS = "spark_sinks"
+    PROGRAMS = "programs"
 
 
 #: The service classes that hosts dequeue.
@@ -131,11 +131,11 @@ def check_login_of_host(connection: Connection, host: Host) -> None:
 def read_dequeuing(connection: Connection, service_class: ServiceClass) -> Dequeuing:
     """Return the settings of a service class (adm_ServiceClass)."""
     row = connection.execute(
-        "SELECT polling_interval, dequeue_threads FROM management.service_classes WHERE id = %s",
-        (int(service_class),),
+        "SELECT polling_interval, dequeue_threads FROM management.service_classes WHERE name = %s",
+        (service_class,),
     ).fetchone()
     if row is None:
-        raise NotFound(f"There is no service class {service_class.name.lower()}.", hint="Migrate the MessageBox again.")
+        raise NotFound(f"There is no service class {service_class}.", hint="Migrate the MessageBox again.")
     polling_interval, dequeue_threads = row
     return Dequeuing(service_class=service_class, polling_interval=polling_interval, dequeue_threads=dequeue_threads)
 
@@ -185,8 +185,8 @@ def set_host_stopped(connection: Connection, host_id: int, *, stopped: bool) -> 
 def store_dequeuing(connection: Connection, dequeuing: Dequeuing) -> None:
     """Store the settings of a service class."""
     connection.execute(
-        "UPDATE management.service_classes SET polling_interval = %s, dequeue_threads = %s WHERE id = %s",
-        (dequeuing.polling_interval, dequeuing.dequeue_threads, int(dequeuing.service_class)),
+        "UPDATE management.service_classes SET polling_interval = %s, dequeue_threads = %s WHERE name = %s",
+        (dequeuing.polling_interval, dequeuing.dequeue_threads, dequeuing.service_class),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from postroom.errors import LockTimeout
@@ -19,9 +19,9 @@ from postroom.messagebox.connection import Connection, read_records, read_value
 from postroom.messagebox.statements import statement
 
 
-class ServiceState(Enum):
-    """The states of a send port, a send port group or an orchestration. A bound one has no subscription. Matches of a
-    stopped one are suspended."""
+class ServiceState(StrEnum):
+    """The states of a send port, a send port group or an orchestration, and of their subscriptions. A bound one has no
+    subscription. Matches of a stopped one are suspended."""
 
     BOUND = "bound"
     STOPPED = "stopped"

@@ -74,7 +74,7 @@ BEGIN
                                                 ELSE coalesce(q.service_id::text, '') END AS source,
                                            count(*) AS row_count
                                       FROM suspended_queue q
-                                     WHERE q.task IN (2, 3) OR q.cause = 'routing failure report'
+                                     WHERE q.task IN ('receive', 'publish') OR q.cause = 'routing failure report'
                                      GROUP BY 1) c);
         known.counted_in := clock_timestamp() - count_started;
     END IF;

@@ -21,5 +21,5 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
       FROM had h
       JOIN subscriptions s ON s.correlation_hash = correlation_hash(h.type_id, h.wanted)
        AND s.correlation_type_id = h.type_id AND s.correlation_values = h.wanted
-     WHERE s.instance_id IS NOT NULL AND s.removed_at IS NULL AND s.state <> 3;
+     WHERE s.instance_id IS NOT NULL AND s.removed_at IS NULL;
 $$;

@@ -20,7 +20,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, p
     SELECT DISTINCT c.message_id, g.subscription_id
       FROM candidates c
       JOIN predicate_groups g ON g.id = c.group_id
-      JOIN subscriptions s ON s.id = g.subscription_id AND s.removed_at IS NULL AND s.state <> 3
+      JOIN subscriptions s ON s.id = g.subscription_id AND s.removed_at IS NULL
      WHERE NOT EXISTS (
         SELECT 1
           FROM predicates q

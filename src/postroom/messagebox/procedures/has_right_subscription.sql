@@ -8,6 +8,6 @@ LANGUAGE sql STABLE SET search_path = messagebox, management, pg_temp AS $$
     SELECT ARRAY(SELECT a.state FROM subscriptions a
                   WHERE a.service_id = p_service_id AND a.group_id IS NOT DISTINCT FROM p_group_id
                     AND a.instance_id IS NULL AND a.removed_at IS NULL)
-           = CASE (SELECT min(s.state) FROM services s WHERE s.id IN (p_service_id, p_group_id) AND p_is_activated)
-                  WHEN 'started' THEN '{1}' WHEN 'stopped' THEN '{2}' ELSE '{}' END::smallint[];
+           = ARRAY(SELECT min(s.state) FROM services s WHERE s.id IN (p_service_id, p_group_id) AND p_is_activated
+                   HAVING min(s.state) <> 'bound');
 $$;

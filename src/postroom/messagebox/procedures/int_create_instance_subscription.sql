@@ -3,7 +3,7 @@
 -- 0012). Called by create_instance_subscription_<host>. Values are value keys (see docs/reference/tables.md). Changes
 -- the routing only if its correlation type is new.
 CREATE OR REPLACE FUNCTION messagebox.int_create_instance_subscription(
-    p_host_id smallint, p_service_class smallint, p_service_id uuid, p_service_name text,
+    p_host_id smallint, p_service_class messagebox.service_class, p_service_id uuid, p_service_name text,
     p_priority smallint, p_instance_id uuid, p_keys text[], p_value_types smallint[], p_values text[],
     p_ordered boolean, p_request_response boolean, p_for_host_instance integer, p_kept_for interval,
     p_now timestamptz DEFAULT now()
@@ -22,7 +22,7 @@ BEGIN
     INSERT INTO subscriptions (host_id, service_class, service_id, service_name, filter, priority, instance_id, state,
                                ordered, request_response, created_at, correlation_type_id, correlation_values,
                                correlation_hash, first_seq, for_host_instance, kept_until)
-    VALUES (p_host_id, p_service_class, p_service_id, p_service_name, '', p_priority, p_instance_id, 1,
+    VALUES (p_host_id, p_service_class, p_service_id, p_service_name, '', p_priority, p_instance_id, 'started',
             p_ordered, p_request_response, p_now, the_type, the_values, correlation_hash(the_type, the_values),
             coalesce(pg_sequence_last_value('messagebox.queue_sequence'), 0) + 1, p_for_host_instance,
             p_now + p_kept_for)

@@ -3,7 +3,7 @@
 -- continues it: the messages of the old one were routed to it.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.int_create_subscription(
-    p_host_id smallint, p_service_class smallint, p_service_id uuid, p_service_name text, p_filter text,
+    p_host_id smallint, p_service_class messagebox.service_class, p_service_id uuid, p_service_name text, p_filter text,
     p_priority smallint, p_convoy_set_id integer, p_ordered boolean, p_request_response boolean,
     p_now timestamptz DEFAULT now()
 ) RETURNS bigint

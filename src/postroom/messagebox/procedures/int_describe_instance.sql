@@ -3,9 +3,7 @@
 CREATE OR REPLACE FUNCTION messagebox.int_describe_instance(p_instance_id uuid) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = messagebox, management, pg_temp AS $$
     SELECT jsonb_build_object(
-               'state', CASE i.state WHEN 1 THEN 'ready to run' WHEN 2 THEN 'active' WHEN 4 THEN 'suspended'
-                                     WHEN 8 THEN 'waiting' WHEN 32 THEN 'suspended, not resumable'
-                                     WHEN 256 THEN 'scheduled' WHEN 1024 THEN 'waiting to retry' END,
+               'state', i.state,
                'service', coalesce(v.name || CASE WHEN v.version > 1 THEN ' version ' || v.version ELSE '' END,
                                    s.service_name,
                                    CASE WHEN i.cause = 'routing failure report' THEN i.cause::text ELSE '' END),

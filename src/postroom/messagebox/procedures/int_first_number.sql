@@ -2,7 +2,10 @@
 -- Indexes: work_queue_ordered, scheduled_queue_instance, suspended_queue_instance.
 CREATE OR REPLACE FUNCTION messagebox.int_first_number(p_instance_id uuid) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = messagebox, management, pg_temp AS $$
-    SELECT least((SELECT min(q.seq) FROM work_queue q WHERE q.instance_id = p_instance_id AND q.task = 6),
-                 (SELECT min(q.seq) FROM scheduled_queue q WHERE q.instance_id = p_instance_id AND q.task = 6),
-                 (SELECT min(q.seq) FROM suspended_queue q WHERE q.instance_id = p_instance_id AND q.task = 6));
+    SELECT least((SELECT min(q.seq) FROM work_queue q
+                   WHERE q.instance_id = p_instance_id AND q.task = 'deliver_in_order'),
+                 (SELECT min(q.seq) FROM scheduled_queue q
+                   WHERE q.instance_id = p_instance_id AND q.task = 'deliver_in_order'),
+                 (SELECT min(q.seq) FROM suspended_queue q
+                   WHERE q.instance_id = p_instance_id AND q.task = 'deliver_in_order'));
 $$;

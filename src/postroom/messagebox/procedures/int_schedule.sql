@@ -10,7 +10,7 @@ BEGIN
                                  valid_from, state, paused, error_code, error_description)
     SELECT r.seq, r.host_id, r.message_id, r.subscription_id, r.service_class, r.service_id, r.instance_id, r.priority,
            r.task, r.attempt, r.primary_attempts, r.properties, r.enqueued_at, r.counted_in, r.valid_from,
-           coalesce(r.state, 1024), coalesce(r.paused, false), r.error_code, r.error_description
+           coalesce(r.state, 'waiting to retry'), coalesce(r.paused, false), r.error_code, r.error_description
       FROM unnest(p_rows) r ORDER BY r.seq;
     GET DIAGNOSTICS written = ROW_COUNT;
     RETURN written;

@@ -17,7 +17,7 @@ BEGIN
         coalesce(int_take_instances(ARRAY[p_instance_id], p_suspended => true, p_seq => p_seq), '{}')
     LOOP
         taken.instance_id := p_new_id;
-        taken.task := 1;
+        taken.task := 'deliver';
         taken.valid_from := NULL;
         -- The start of the port does not resume it.
         taken := int_fail(taken, coalesce(taken.suspended_at, now()),

@@ -15,16 +15,16 @@ BEGIN
     WITH suspended AS (
         DELETE FROM suspended_queue q
          WHERE p_suspended AND q.instance_id = ANY (p_instance_ids)
-           AND (p_seq IS NULL OR q.seq = p_seq AND q.task = 6)
+           AND (p_seq IS NULL OR q.seq = p_seq AND q.task = 'deliver_in_order')
         RETURNING int_row(q) AS row
     ), waiting AS (
         DELETE FROM scheduled_queue q
-         WHERE q.instance_id = ANY (p_instance_ids) AND (p_seq IS NULL OR q.seq = p_seq AND q.task = 6)
+         WHERE q.instance_id = ANY (p_instance_ids) AND (p_seq IS NULL OR q.seq = p_seq AND q.task = 'deliver_in_order')
         RETURNING int_row(q) AS row
     ), ready AS (
         DELETE FROM work_queue q
          WHERE q.instance_id = ANY (p_instance_ids) AND q.claim_id IS NULL
-           AND (p_seq IS NULL OR q.seq = p_seq AND q.task = 6)
+           AND (p_seq IS NULL OR q.seq = p_seq AND q.task = 'deliver_in_order')
         RETURNING int_row(q) AS row
     )
     SELECT array_agg(t.row) INTO taken FROM (TABLE suspended UNION ALL TABLE waiting UNION ALL TABLE ready) t;

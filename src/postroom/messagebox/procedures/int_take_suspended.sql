@@ -1,7 +1,9 @@
 -- Take resumable instances out of the suspended queues, or those of their messages that have one of p_tasks. Returns
 -- null if there are none. The caller gives the rows to int_enqueue or int_schedule.
 -- Index: suspended_queue_instance.
-CREATE OR REPLACE FUNCTION messagebox.int_take_suspended(p_instance_ids uuid[], p_tasks smallint[] DEFAULT NULL)
+CREATE OR REPLACE FUNCTION messagebox.int_take_suspended(
+    p_instance_ids uuid[], p_tasks messagebox.queue_task[] DEFAULT NULL
+)
 RETURNS messagebox.queue_row[]
 LANGUAGE plpgsql VOLATILE SET search_path = messagebox, management, pg_temp AS $$
 DECLARE

@@ -41,7 +41,7 @@ BEGIN
     SELECT g.number, c.instance_id,
            p_find_running
            AND (EXISTS (SELECT 1 FROM orchestration_instances i WHERE i.instance_id = c.instance_id)
-                OR EXISTS (SELECT 1 FROM work_queue w WHERE w.instance_id = c.instance_id AND w.task = 4))
+                OR EXISTS (SELECT 1 FROM work_queue w WHERE w.instance_id = c.instance_id AND w.task = 'join_instance'))
            AND NOT EXISTS (SELECT 1 FROM suspended_queue s WHERE s.instance_id = c.instance_id)
       FROM unnest(p_convoy_set_ids, digests) WITH ORDINALITY AS g (convoy_set_id, digest, number)
       JOIN convoy_set_instances c ON c.convoy_set_id = g.convoy_set_id AND c.digest = g.digest;

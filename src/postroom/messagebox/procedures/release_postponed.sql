@@ -7,7 +7,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, managem
 DECLARE
     released bigint;
 BEGIN
-    UPDATE scheduled_queue SET valid_from = p_now, paused = false WHERE service_id = p_service_id AND state = 256;
+    UPDATE scheduled_queue SET valid_from = p_now, paused = false
+     WHERE service_id = p_service_id AND state = 'scheduled';
     GET DIAGNOSTICS released = ROW_COUNT;
     RETURN released;
 END $$;

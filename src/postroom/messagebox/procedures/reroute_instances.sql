@@ -1,25 +1,26 @@
 -- Move suspended instances back into the work queues of their hosts, under their old numbers, to be published by the
--- current subscriptions. A message for a send port gets task 5, and the messaging service of the host takes it, even if
--- the port is a Spark sink. A message of an ordered send port becomes an instance of its own. A received message that
--- has passed its pipeline is published as if it was resumed. Returns the rerouted instances. Others are skipped: not
--- suspended, not resumable, messages that a pipeline has to read first, and messages that joined an instance.
+-- current subscriptions. A message for a send port gets the task reroute, and the messaging service of the host takes
+-- it, even if the port is a Spark sink. A message of an ordered send port becomes an instance of its own. A received
+-- message that has passed its pipeline is published as if it was resumed. Returns the rerouted instances. Others are
+-- skipped: not suspended, not resumable, messages that a pipeline has to read first, and messages that joined an
+-- instance.
 -- Index: as int_take_suspended.
 CREATE OR REPLACE FUNCTION messagebox.reroute_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS TABLE (instance_id uuid, host_id smallint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
-    taken CONSTANT queue_row[] := int_take_suspended(p_instance_ids, '{1, 3, 5, 6}');
+    taken CONSTANT queue_row[] := int_take_suspended(p_instance_ids, '{deliver, publish, reroute, deliver_in_order}');
     rerouted queue_row;
     queued queue_row[];
 BEGIN
     FOREACH rerouted IN ARRAY coalesce(taken, '{}') LOOP
         CASE rerouted.task
-            WHEN 1 THEN rerouted.service_class := 4;
-            WHEN 6 THEN rerouted.instance_id := gen_random_uuid();
+            WHEN 'deliver' THEN rerouted.service_class := 'messaging_in_process';
+            WHEN 'deliver_in_order' THEN rerouted.instance_id := gen_random_uuid();
             ELSE NULL;
         END CASE;
-        IF rerouted.task IN (1, 6) THEN
-            rerouted.task := 5;
+        IF rerouted.task IN ('deliver', 'deliver_in_order') THEN
+            rerouted.task := 'reroute';
         END IF;
         rerouted.attempt := 0;
         rerouted.properties := NULL;

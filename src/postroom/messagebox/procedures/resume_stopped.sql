@@ -15,7 +15,7 @@ BEGIN
             SELECT q.seq FROM suspended_queue q
              WHERE q.service_id = p_service_id AND q.cause = 'port stopped'
                AND NOT EXISTS (SELECT 1 FROM subscriptions s
-                                WHERE s.id = q.subscription_id AND s.removed_at IS NULL AND s.state <> 1)
+                                WHERE s.id = q.subscription_id AND s.removed_at IS NULL AND s.state <> 'started')
                AND NOT EXISTS (SELECT 1 FROM services g WHERE g.id = q.group_id AND g.state <> 'started')
              ORDER BY q.seq LIMIT p_limit)
         RETURNING int_row(d) AS row

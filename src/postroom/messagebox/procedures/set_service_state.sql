@@ -1,8 +1,7 @@
 -- Start or stop an enlisted send port, send port group or orchestration, with its subscriptions. The subscription of a
 -- port through a group is started while both are started (SPT-13). A start resumes the messages that were suspended
 -- because the service was stopped: the first p_limit at once, because publishers wait meanwhile, and the others by an
--- operation. Returns the number of those that were resumed per host, and the operation. Raises 42501 if a subscription
--- is disabled.
+-- operation. Returns the number of those that were resumed per host, and the operation.
 -- Indexes: the primary key of services, subscriptions_of_service, subscriptions_group; as resume_stopped and
 -- resume_stopped_group.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
@@ -12,25 +11,17 @@ CREATE OR REPLACE FUNCTION messagebox.set_service_state(
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
     service services%ROWTYPE;
-    changed record;
     resumed bigint;
 BEGIN
     PERFORM change_routing();
     hosts := '{}';
     UPDATE services s SET state = CASE WHEN p_start THEN 'started' ELSE 'stopped' END::service_state WHERE s.id = p_id
     RETURNING s.* INTO STRICT service;
-    FOR changed IN
-        SELECT a.id, a.state
-          FROM subscriptions a
-          LEFT JOIN services o ON o.id = CASE WHEN a.group_id = p_id THEN a.service_id ELSE a.group_id END
-         WHERE (a.service_id = p_id OR a.group_id = p_id) AND a.instance_id IS NULL AND a.removed_at IS NULL
-           AND (o.state = 'started' OR o.id IS NULL OR NOT p_start)
-    LOOP
-        IF changed.state = 3 THEN
-            RAISE EXCEPTION 'subscription % cannot be started and stopped', changed.id USING ERRCODE = '42501';
-        END IF;
-        PERFORM set_subscription_state(changed.id, CASE WHEN p_start THEN 1 ELSE 2 END::smallint);
-    END LOOP;
+    PERFORM set_subscription_state(a.id, service.state)
+       FROM subscriptions a
+       LEFT JOIN services o ON o.id = CASE WHEN a.group_id = p_id THEN a.service_id ELSE a.group_id END
+      WHERE (a.service_id = p_id OR a.group_id = p_id) AND a.instance_id IS NULL AND a.removed_at IS NULL
+        AND (o.state = 'started' OR o.id IS NULL OR NOT p_start);
     IF NOT p_start THEN
         RETURN;
     END IF;

@@ -17,7 +17,7 @@ BEGIN
      WHERE instance_id = ANY (idle) AND suspended_at IS NULL
     RETURNING instance_id;
     FOREACH taken IN ARRAY coalesce(int_take_instances(idle, p_suspended => false), '{}') LOOP
-        IF taken.state = 1024 OR taken.paused THEN
+        IF taken.state = 'waiting to retry' OR taken.paused THEN
             taken.valid_from := NULL;
         END IF;
         suspended := suspended || int_fail(taken, p_now, 'operator', true, 'OPERATOR', 'Suspended by an operator.');

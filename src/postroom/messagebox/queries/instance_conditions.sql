@@ -4,10 +4,10 @@
 -- Indexes: suspended_queue (instance_id) and scheduled_queue (instance_id) if ids are given. For the other messages of
 -- an instance: these, work_queue_instance and work_queue_ordered.
 (%(ids)s::uuid[] IS NULL OR i.instance_id = ANY (%(ids)s))
-AND (%(states)s::smallint[] IS NULL OR i.state = ANY (%(states)s))
+AND (%(states)s::instance_state[] IS NULL OR i.state = ANY (%(states)s::instance_state[]))
 AND (NOT %(suspended)s OR i.suspended_at IS NOT NULL)
 AND (%(services)s::uuid[] IS NULL OR i.service_id = ANY (%(services)s))
-AND (%(tasks)s::smallint[] IS NULL OR i.task = ANY (%(tasks)s))
+AND (%(tasks)s::queue_task[] IS NULL OR i.task = ANY (%(tasks)s::queue_task[]))
 AND (%(host)s::text IS NULL OR i.host_id = (SELECT h.id FROM hosts h WHERE lower(h.name) = lower(%(host)s)))
 AND (%(port)s::text IS NULL
      OR i.service_id = ANY (ARRAY(SELECT v.id FROM services v WHERE %(port)s IN (v.name, v.port_name)))
@@ -17,8 +17,9 @@ AND (NOT %(removed)s OR i.service_id = ANY (ARRAY(SELECT v.id FROM services v WH
 AND (%(error)s::text IS NULL OR i.error_code = %(error)s)
 AND (%(message)s::uuid IS NULL OR i.message_id = %(message)s)
 AND (%(interchange)s::uuid IS NULL OR is_of_interchange(i.message_id, %(interchange)s))
--- An instance with several messages (tasks 4 and 6) is shown with its first message, or with the requested one.
-AND (i.task <> 4 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
-         SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 4 AND e.seq < i.seq))
-AND (i.task <> 6 OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
-         SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 6 AND e.seq < i.seq))
+-- An instance with several messages is shown with its first message, or with the requested one.
+AND (i.task <> 'join_instance' OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
+         SELECT 1 FROM instances e WHERE e.instance_id = i.instance_id AND e.task = 'join_instance' AND e.seq < i.seq))
+AND (i.task <> 'deliver_in_order' OR %(message)s::uuid IS NOT NULL OR NOT EXISTS (
+         SELECT 1 FROM instances e
+          WHERE e.instance_id = i.instance_id AND e.task = 'deliver_in_order' AND e.seq < i.seq))

@@ -11,9 +11,10 @@ SELECT o.id AS service_id, o.application, h.name AS host, coalesce(i.instances, 
   JOIN hosts h ON h.id = o.host_id
   LEFT JOIN (SELECT service_id, count(*) AS instances, count(suspended_at) AS suspended
                FROM orchestration_instances GROUP BY 1) i ON i.service_id = o.id
-  LEFT JOIN (SELECT service_id, count(*) AS waiting FROM work_queue WHERE service_class = 1 GROUP BY 1) w
+  LEFT JOIN (SELECT service_id, count(*) AS waiting FROM work_queue WHERE service_class = 'orchestrations' GROUP BY 1) w
          ON w.service_id = o.id
-  LEFT JOIN (SELECT service_id, count(*) AS suspended FROM suspended_queue WHERE service_class = 1 GROUP BY 1) s
+  LEFT JOIN (SELECT service_id, count(*) AS suspended FROM suspended_queue
+              WHERE service_class = 'orchestrations' GROUP BY 1) s
          ON s.service_id = o.id
  WHERE o.kind = 'orchestration' AND o.application = coalesce(%(application)s, o.application)
  ORDER BY o.name, o.version

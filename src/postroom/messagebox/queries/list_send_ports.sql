@@ -8,8 +8,8 @@ SELECT p.id AS port_id, p.application, h.name AS host, coalesce(w.waiting, 0) AS
   FROM services p
   JOIN hosts h ON h.id = p.host_id
   LEFT JOIN (SELECT service_id, count(*) AS waiting FROM work_queue GROUP BY 1) w ON w.service_id = p.id
-  LEFT JOIN (SELECT service_id, count(*) FILTER (WHERE state = 1024) AS retrying,
-                    count(*) FILTER (WHERE state = 256) AS scheduled,
+  LEFT JOIN (SELECT service_id, count(*) FILTER (WHERE state = 'waiting to retry') AS retrying,
+                    count(*) FILTER (WHERE state = 'scheduled') AS scheduled,
                     min(valid_from) FILTER (WHERE NOT paused) AS next_attempt_at
                FROM scheduled_queue GROUP BY 1) c ON c.service_id = p.id
   LEFT JOIN (SELECT service_id, count(*) AS suspended FROM suspended_queue GROUP BY 1) s ON s.service_id = p.id

@@ -7,7 +7,7 @@ SELECT s.id, s.service_class, s.service_id, s.service_name, h.name, s.instance_i
                   CROSS JOIN unnest(c.property_ids) WITH ORDINALITY AS o (property_id, number)
                    JOIN properties p ON p.id = o.property_id
                   WHERE c.id = s.convoy_set_id), '{}'),
-       s.created_at, s.valid_from, s.group_name
+       s.created_at, s.group_name
   FROM subscriptions s
   JOIN hosts h ON h.id = s.host_id
  WHERE s.removed_at IS NULL

@@ -75,6 +75,14 @@ CREATE TABLE messagebox.host_instances (
     code_problems    jsonb NOT NULL DEFAULT '{}'
 );
 
+-- Each enumeration is a StrEnum in Python with the same labels.
+
+-- The kinds of services that receive messages. spark_sinks are send ports whose adapter is a Spark writer. Pipeline
+-- processes drain them in batches; hosts do not dequeue them. programs are the subscriptions of programs
+-- (client.subscribe), which claim their messages themselves.
+CREATE TYPE messagebox.service_class AS ENUM ('orchestrations', 'messaging_in_process', 'caching', 'messaging_isolated',
+                                              'routing_failure_report', 'spark_sinks', 'programs');
+
 -- The states of a service, in the order in which it gets them.
 CREATE TYPE messagebox.service_state AS ENUM ('bound', 'stopped', 'started');
 

@@ -55,16 +55,16 @@ CREATE INDEX convoy_set_instances_instance ON messagebox.convoy_set_instances (i
 CREATE TABLE messagebox.subscriptions (
     id                   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host_id              smallint NOT NULL REFERENCES messagebox.hosts,
-    service_class        smallint NOT NULL CHECK (service_class IN (1, 4, 16, 32, 64, 128, 256)),
+    service_class        messagebox.service_class NOT NULL,
     service_id           uuid NOT NULL,                -- the id of the send port, if it is one
     service_name         text NOT NULL,
     instance_id          uuid,                         -- null: activation subscription
     priority             smallint NOT NULL DEFAULT 5 CHECK (priority BETWEEN 1 AND 10),
-    state                smallint NOT NULL DEFAULT 2 CHECK (state BETWEEN 1 AND 3),  -- 1 started, 2 stopped, 3 disabled
+    -- That of its service, which is not bound. Matches of a stopped one are suspended.
+    state                messagebox.service_state NOT NULL DEFAULT 'stopped' CHECK (state <> 'bound'),
     ordered              boolean NOT NULL DEFAULT false,
     request_response     boolean NOT NULL DEFAULT false,
     filter               text NOT NULL DEFAULT '',     -- for display; the predicates are matched
-    valid_from           timestamptz,
     created_at           timestamptz NOT NULL DEFAULT now(),
     version              bigint NOT NULL DEFAULT 0,    -- the routing version of its last change
     removed_at           timestamptz,                  -- tombstone: it matches no message, and a job purges it

@@ -4,60 +4,72 @@
 -- The order of arrival, across all queues.
 CREATE SEQUENCE messagebox.queue_sequence;
 
--- The messages that can be processed now.
+-- What a host does with a message: deliver it to the send port, run the receive pipeline again, publish it (the
+-- pipeline has run already), deliver it to an instance that has other messages too, publish it again, to subscriptions
+-- that were created after it was routed, or deliver it to an ordered send port, which is one instance for all its
+-- messages.
+CREATE TYPE messagebox.queue_task AS ENUM ('deliver', 'receive', 'publish', 'join_instance', 'reroute',
+                                           'deliver_in_order');
+
+-- The states of an instance. An orchestration that waits is `waiting` (BizTalk: dehydrated). A send port waits for its
+-- next attempt (`waiting to retry`, a state of our own), or for its service window or its circuit breaker
+-- (`scheduled`).
+CREATE TYPE messagebox.instance_state AS ENUM ('ready to run', 'active', 'waiting', 'waiting to retry', 'scheduled',
+                                               'suspended', 'suspended, not resumable');
+
+-- The messages that can be processed now. The columns are in an order without gaps for alignment: first those that are
+-- never null, the widest alignment first. A row takes 128 bytes.
 CREATE TABLE messagebox.work_queue (
     seq              bigint NOT NULL DEFAULT nextval('messagebox.queue_sequence'),
-    host_id          smallint NOT NULL,
-    message_id       uuid NOT NULL,
-    subscription_id  bigint,                             -- null: not queued by a subscription
-    service_class    smallint NOT NULL,
-    service_id       uuid,
-    instance_id      uuid NOT NULL,
-    priority         smallint NOT NULL,
-    -- 1 deliver to the send port, 2 run the receive pipeline again, 3 publish (the pipeline has run already), 4 deliver
-    -- to an instance that has other messages too, 5 publish again, to subscriptions that were created after the message
-    -- was routed, 6 deliver to an ordered send port, which is one instance for all its messages.
-    task             smallint NOT NULL DEFAULT 1,
-    attempt          integer NOT NULL DEFAULT 0,         -- attempts before, by both transports of a send port
-    -- The attempts of the primary transport, if the backup transport makes the next one; otherwise null.
-    primary_attempts integer,
-    properties       jsonb,                              -- context properties that the adapter has updated (SND-09)
     enqueued_at      timestamptz NOT NULL DEFAULT now(),
     counted_in       xid8 NOT NULL DEFAULT pg_current_xact_id(),  -- the transaction that counted the reference (0005)
+    service_class    messagebox.service_class NOT NULL,
+    task             messagebox.queue_task NOT NULL DEFAULT 'deliver',
+    attempt          integer NOT NULL DEFAULT 0,         -- attempts before, by both transports of a send port
+    host_id          smallint NOT NULL,
+    priority         smallint NOT NULL,
+    message_id       uuid NOT NULL,
+    instance_id      uuid NOT NULL,
+    subscription_id  bigint,                             -- null: not queued by a subscription
+    service_id       uuid,
     claim_id         uuid,                               -- null: not claimed
     claimed_by       integer,                            -- the host instance
     for_host_instance integer,                           -- of a response: only this host instance claims it (RR-03)
+    -- The attempts of the primary transport, if the backup transport makes the next one; otherwise null.
+    primary_attempts integer,
     -- Of a program's message: how often a lease has expired before the program ended the message; null: never.
-    expired_leases   smallint
+    expired_leases   smallint,
+    properties       jsonb                               -- context properties that the adapter has updated (SND-09)
 ) PARTITION BY LIST (host_id);
 -- There is no primary key. PostgreSQL could use its index for the ORDER BY of a dequeue, and would then visit every
 -- claimed row.
 
 -- Dequeuing. Messages of ordered send ports are not in it: thousands of them may wait for the first one.
 CREATE INDEX work_queue_unclaimed ON messagebox.work_queue (service_class, priority, seq)
-    WHERE claim_id IS NULL AND task <> 6;
+    WHERE claim_id IS NULL AND task <> 'deliver_in_order';
 -- Completing, and releasing the claims of a dead host instance. By number too: the tasks of a sink read parts of a
 -- large claim.
 CREATE INDEX work_queue_claimed ON messagebox.work_queue (claim_id, seq) WHERE claim_id IS NOT NULL;
 -- The responses that wait for host instances that are dead.
 CREATE INDEX work_queue_host_instance ON messagebox.work_queue (for_host_instance) WHERE for_host_instance IS NOT NULL;
 -- The messages of one instance, in order.
-CREATE INDEX work_queue_instance ON messagebox.work_queue (instance_id) WHERE task = 4;
+CREATE INDEX work_queue_instance ON messagebox.work_queue (instance_id) WHERE task = 'join_instance';
 -- The messages of ordered send ports: the ports, and the first messages of each.
-CREATE INDEX work_queue_ordered ON messagebox.work_queue (instance_id, seq) WHERE task = 6;
+CREATE INDEX work_queue_ordered ON messagebox.work_queue (instance_id, seq) WHERE task = 'deliver_in_order';
 -- The ordered send ports whose first messages are claimed.
-CREATE INDEX work_queue_ordered_claimed ON messagebox.work_queue (instance_id) WHERE task = 6 AND claim_id IS NOT NULL;
+CREATE INDEX work_queue_ordered_claimed ON messagebox.work_queue (instance_id)
+    WHERE task = 'deliver_in_order' AND claim_id IS NOT NULL;
 -- The messages that wait for a sink, in the order in which they are written. Rows of other services are not in the
 -- index.
 CREATE INDEX work_queue_sinks ON messagebox.work_queue (service_id, priority, seq)
-    WHERE claim_id IS NULL AND service_class = 128;
+    WHERE claim_id IS NULL AND service_class = 'spark_sinks';
 
 -- The messages that wait for a program, in the order in which it receives them.
 CREATE INDEX work_queue_programs ON messagebox.work_queue (service_id, priority, seq)
-    WHERE claim_id IS NULL AND service_class = 256;
+    WHERE claim_id IS NULL AND service_class = 'programs';
 -- The messages that may have killed the programs that received them. They are delivered one at a time.
 CREATE INDEX work_queue_suspects ON messagebox.work_queue (service_id, priority, seq)
-    WHERE service_class = 256 AND expired_leases >= 2;
+    WHERE service_class = 'programs' AND expired_leases >= 2;
 
 -- The messages that wait for a retry or a service window.
 CREATE TABLE messagebox.scheduled_queue (
@@ -65,19 +77,19 @@ CREATE TABLE messagebox.scheduled_queue (
     host_id            smallint NOT NULL,
     message_id         uuid NOT NULL,
     subscription_id    bigint,
-    service_class      smallint NOT NULL,
+    service_class      messagebox.service_class NOT NULL,
     service_id         uuid,
     instance_id        uuid NOT NULL,
     priority           smallint NOT NULL,
-    task               smallint NOT NULL DEFAULT 1,
+    task               messagebox.queue_task NOT NULL DEFAULT 'deliver',
     attempt            integer NOT NULL DEFAULT 0,
     primary_attempts   integer,
     properties         jsonb,
     enqueued_at        timestamptz NOT NULL,
     counted_in         xid8 NOT NULL DEFAULT pg_current_xact_id(),
     valid_from         timestamptz NOT NULL,             -- when it is due
-    -- The state of the instance: 256 service window or circuit breaker, 1024 retry.
-    state              smallint NOT NULL DEFAULT 1024 CHECK (state IN (256, 1024)),
+    state              messagebox.instance_state NOT NULL DEFAULT 'waiting to retry'
+                           CHECK (state IN ('scheduled', 'waiting to retry')),
     -- It waits until the circuit breaker is closed; valid_from: it expires.
     paused             boolean NOT NULL DEFAULT false,
     error_code         text,                             -- of the last attempt
@@ -89,7 +101,7 @@ CREATE INDEX scheduled_queue_due ON messagebox.scheduled_queue (valid_from);
 CREATE INDEX scheduled_queue_instance ON messagebox.scheduled_queue (instance_id, seq);
 -- Releasing the messages that wait for the service window of a port, when the window changes, and those that wait until
 -- its circuit breaker is closed.
-CREATE INDEX scheduled_queue_window ON messagebox.scheduled_queue (service_id, seq) WHERE state = 256;
+CREATE INDEX scheduled_queue_window ON messagebox.scheduled_queue (service_id, seq) WHERE state = 'scheduled';
 
 -- Why a message is suspended.
 CREATE TYPE messagebox.suspension_cause AS ENUM ('port stopped', 'failure', 'routing failure report', 'operator');
@@ -100,11 +112,11 @@ CREATE TABLE messagebox.suspended_queue (
     host_id              smallint NOT NULL,
     message_id           uuid NOT NULL,
     subscription_id      bigint,
-    service_class        smallint NOT NULL,
+    service_class        messagebox.service_class NOT NULL,
     service_id           uuid,
     instance_id          uuid NOT NULL,
     priority             smallint NOT NULL,
-    task                 smallint NOT NULL DEFAULT 1,
+    task                 messagebox.queue_task NOT NULL DEFAULT 'deliver',
     attempt              integer NOT NULL DEFAULT 0,
     properties           jsonb,
     enqueued_at          timestamptz NOT NULL DEFAULT now(),
@@ -141,7 +153,7 @@ CREATE INDEX suspended_queue_reports ON messagebox.suspended_queue (related_inst
 
 -- Counting the rows of each receive location: messages that could not be received or published, and reports.
 CREATE INDEX suspended_queue_received ON messagebox.suspended_queue (service_id)
-    WHERE task IN (2, 3) OR cause = 'routing failure report';
+    WHERE task IN ('receive', 'publish') OR cause = 'routing failure report';
 
 -- A row of any queue on its way to another queue or out of the queues: the columns that a procedure keeps, and those of
 -- the queue where it was or will be. A procedure takes rows out of a queue as values of this type, changes fields, and
@@ -151,11 +163,11 @@ CREATE TYPE messagebox.queue_row AS (
     host_id                   smallint,
     message_id                uuid,
     subscription_id           bigint,
-    service_class             smallint,
+    service_class             messagebox.service_class,
     service_id                uuid,
     instance_id               uuid,
     priority                  smallint,
-    task                      smallint,
+    task                      messagebox.queue_task,
     attempt                   integer,
     primary_attempts          integer,
     properties                jsonb,
@@ -163,7 +175,7 @@ CREATE TYPE messagebox.queue_row AS (
     counted_in                xid8,
     -- Of the scheduled queue, and valid_from of the suspended queue, too.
     valid_from                timestamptz,
-    state                     smallint,
+    state                     messagebox.instance_state,
     paused                    boolean,
     -- Of the scheduled and the suspended queue.
     error_code                text,

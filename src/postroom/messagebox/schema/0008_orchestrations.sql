@@ -61,13 +61,11 @@ CREATE TABLE messagebox.orchestration_journal (
     PRIMARY KEY (instance_id, number)
 );
 
--- All service instances, with BizTalk's state codes: 1 ready to run, 2 active, 4 suspended (resumable), 8 dehydrated
--- (an orchestration that waits), 32 suspended (not resumable), 256 scheduled (a send port that waits for its service
--- window or its circuit breaker). 1024 is a code of our own: a send port that waits for its next attempt.
+-- All service instances.
 CREATE VIEW messagebox.instances AS
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           CASE WHEN claim_id IS NULL THEN 1 ELSE 2 END::smallint AS state, enqueued_at,
-           NULL::timestamptz AS valid_from, NULL::timestamptz AS suspended_at,
+           CASE WHEN claim_id IS NULL THEN 'ready to run' ELSE 'active' END::messagebox.instance_state AS state,
+           enqueued_at, NULL::timestamptz AS valid_from, NULL::timestamptz AS suspended_at,
            NULL::messagebox.suspension_cause AS cause, NULL::text AS error_code, NULL::text AS error_description,
            NULL::text AS adapter, NULL::text AS uri, NULL::uuid AS related_instance_id,
            NULL::uuid AS last_related_instance_id, counted_in, primary_attempts
@@ -79,15 +77,15 @@ CREATE VIEW messagebox.instances AS
       FROM messagebox.scheduled_queue
     UNION ALL
     SELECT instance_id, host_id, service_class, service_id, subscription_id, message_id, task, attempt, priority, seq,
-           CASE WHEN resumable THEN 4 ELSE 32 END::smallint, enqueued_at, NULL, suspended_at, cause,
-           error_code, error_description, adapter, uri, related_instance_id, last_related_instance_id, counted_in,
-           NULL::integer
+           CASE WHEN resumable THEN 'suspended' ELSE 'suspended, not resumable' END::messagebox.instance_state,
+           enqueued_at, NULL, suspended_at, cause, error_code, error_description, adapter, uri, related_instance_id,
+           last_related_instance_id, counted_in, NULL::integer
       FROM messagebox.suspended_queue
     UNION ALL
-    SELECT m.instance_id, i.host_id, 1::smallint, i.service_id, m.subscription_id, m.message_id, 4::smallint, 0,
-           i.priority, m.seq,
-           CASE WHEN i.suspended_at IS NOT NULL THEN 4 WHEN i.claim_id IS NOT NULL THEN 2
-                WHEN i.ready_seq IS NOT NULL THEN 1 ELSE 8 END::smallint,
+    SELECT m.instance_id, i.host_id, 'orchestrations'::messagebox.service_class, i.service_id, m.subscription_id,
+           m.message_id, 'join_instance'::messagebox.queue_task, 0, i.priority, m.seq,
+           CASE WHEN i.suspended_at IS NOT NULL THEN 'suspended' WHEN i.claim_id IS NOT NULL THEN 'active'
+                WHEN i.ready_seq IS NOT NULL THEN 'ready to run' ELSE 'waiting' END::messagebox.instance_state,
            i.created_at, i.wake_at, i.suspended_at,
            CASE WHEN i.error_code = 'OPERATOR' THEN 'operator'
                 WHEN i.suspended_at IS NOT NULL THEN 'failure' END::messagebox.suspension_cause,

@@ -2,18 +2,13 @@
 -- host_id is that of a row in messagebox.hosts. There is no foreign key, because a MessageBox stands alone: the row of
 -- the artifact in messagebox.services has one. That row has the state, too.
 
--- The kinds of services that receive messages, and how hosts dequeue for each kind (BizTalk: adm_ServiceClass).
+-- How hosts dequeue the messages of each service class (BizTalk: adm_ServiceClass).
 CREATE TABLE management.service_classes (
-    id                smallint PRIMARY KEY,
-    name              text NOT NULL UNIQUE,
+    name              messagebox.service_class PRIMARY KEY,
     polling_interval  interval NOT NULL DEFAULT '500 ms' CHECK (polling_interval > '0'),   -- of an empty queue
     dequeue_threads   smallint NOT NULL DEFAULT 5 CHECK (dequeue_threads >= 1)
 );
--- spark_sinks are send ports whose adapter is a Spark writer. Pipeline processes drain them in batches; hosts do not
--- dequeue them. programs are the subscriptions of programs (client.subscribe), which claim their messages themselves.
-INSERT INTO management.service_classes (id, name) VALUES
-    (1, 'orchestrations'), (4, 'messaging_in_process'), (16, 'caching'), (32, 'messaging_isolated'),
-    (64, 'routing_failure_report'), (128, 'spark_sinks'), (256, 'programs');
+INSERT INTO management.service_classes (name) SELECT unnest(enum_range(NULL::messagebox.service_class));
 
 -- The deployed applications. The definition of an application is the sum of its artifacts, and of what it says about
 -- properties and hosts, which belong to no application.

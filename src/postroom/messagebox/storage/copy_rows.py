@@ -19,6 +19,7 @@ from psycopg.copy import LibpqWriter
 from psycopg.generators import copy_to
 
 from postroom.message import FRAGMENT_SIZE, Body, Message, Part, split_into_fragments
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import Cause, QueueTask
 
@@ -74,7 +75,7 @@ class SuspendedRow:
     message_id: uuid.UUID
     instance_id: uuid.UUID
     host_id: int
-    service_class: int
+    service_class: ServiceClass
     service_id: uuid.UUID | None
     task: QueueTask
     cause: Cause
@@ -252,11 +253,11 @@ def _encode_suspended_row(row: SuspendedRow) -> bytes:
         row.host_id.to_bytes(2, "big"),
         row.message_id.bytes,
         None if row.subscription_id is None else row.subscription_id.to_bytes(8, "big"),
-        row.service_class.to_bytes(2, "big"),
+        row.service_class.encode(),
         None if row.service_id is None else row.service_id.bytes,
         row.instance_id.bytes,
         row.priority.to_bytes(2, "big"),
-        row.task.to_bytes(2, "big"),
+        row.task.encode(),
         row.resumable.to_bytes(1, "big"),
         row.cause.encode(),
         _encode_text(row.error_code),
@@ -282,8 +283,17 @@ def write_references(
 
 
 def encode_fixed_rows(columns: Sequence[Column], rows: int) -> bytes:
-    """Encode rows of fixed-width columns without nulls."""
-    return _lay_out(columns, rows, len(columns)).tobytes()
+    """Encode rows of fixed-width columns and labels without nulls."""
+    table = _lay_out(columns, rows, len(columns))
+    kept: npt.NDArray[np.bool_] | None = None
+    end = _COUNT.size
+    for number, (column_type, _) in enumerate(columns):
+        lengths, size = table[f"length{number}"], np.dtype(column_type).itemsize
+        start, end = end + _LENGTH.size, end + _LENGTH.size + size
+        if (lengths < size).any():  # labels that are shorter than others
+            kept = np.ones((rows, table.dtype.itemsize), dtype=bool) if kept is None else kept
+            kept[:, start:end] = np.arange(size) < lengths[:, np.newaxis]
+    return table.tobytes() if kept is None else table.view("u1").reshape(kept.shape)[kept].tobytes()
 
 
 def encode_rows_with_tail(columns: Sequence[Column], tails: Sequence[bytes]) -> Iterator[bytes]:
@@ -307,6 +317,12 @@ def encode_constant(text: str) -> Column:
     return f"V{len(encoded)}", np.void(encoded)
 
 
+def build_label_column(labels: Sequence[str], places: npt.NDArray[np.int64]) -> Column:
+    """Return the column of an enumeration, with the label at each of these places."""
+    values = np.array(labels, dtype="S")[places]
+    return values.dtype.str, values
+
+
 def _lay_out(
     columns: Sequence[Column], rows: int, fields: int, *, tail_lengths: npt.NDArray[np.int32] | None = None
 ) -> npt.NDArray[np.void]:
@@ -318,8 +334,11 @@ def _lay_out(
     table = np.empty(rows, dtype=np.dtype(layout))
     table["fields"] = fields
     for number, (column_type, values) in enumerate(columns):
-        table[f"length{number}"] = np.dtype(column_type).itemsize
         table[f"value{number}"] = values
+        has_labels = np.dtype(column_type).kind == "S"
+        table[f"length{number}"] = (
+            np.char.str_len(table[f"value{number}"]) if has_labels else np.dtype(column_type).itemsize
+        )
     if tail_lengths is not None:
         table["tail"] = tail_lengths
     return table

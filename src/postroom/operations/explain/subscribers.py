@@ -21,7 +21,6 @@ from postroom.messagebox.configuration.send_port_groups import SendPortGroup, re
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.stored_subscriptions import read_activations
-from postroom.messagebox.subscriptions import SubscriptionState
 from postroom.operations.ports.enlistment import build_group_filter, build_port_filter
 from postroom.operations.subscriptions import find_subscription, read_subscription_filters, restore_written_order
 from postroom.ports.send_ports import SendPort, read_send_ports
@@ -94,13 +93,13 @@ def read_subscribers(connection: Connection, properties: list[Property]) -> Iter
         yield [
             PossibleSubscriber(
                 name=_format_name(row.service_name, row.group),
-                state=SubscriptionState(row.state).name.lower(),
+                state=row.state,
                 host=row.host,
                 subscription_id=row.subscription_id,
                 filter=filters[row.subscription_id],
                 text=row.filter,
                 not_started=()
-                if row.state == SubscriptionState.STARTED
+                if row.state is ServiceState.STARTED
                 else ports.find_not_started(row.service_id, row.group),
                 host_properties=ports.get_host_properties(row.host),
             )
@@ -125,12 +124,12 @@ def find_subscriber(connection: Connection, id_or_name: str, properties: list[Pr
         raise
     return PossibleSubscriber(
         name=_format_name(found.service_name, found.group),
-        state=found.state.name.lower(),
+        state=found.state,
         host=found.host,
         subscription_id=found.subscription_id,
         filter=read_subscription_filters(connection, [found])[found.subscription_id],
         not_started=()
-        if found.state is SubscriptionState.STARTED
+        if found.state is ServiceState.STARTED
         else ports.find_not_started(found.service_id, found.group),
         host_properties=ports.get_host_properties(found.host),
         is_instance=found.instance_id is not None,
@@ -178,7 +177,7 @@ class _Ports:
         name = None if group is None else group.name
         return PossibleSubscriber(
             name=_format_name(port.name, name),
-            state=ServiceState.BOUND.name.lower(),
+            state=ServiceState.BOUND,
             host=self._hosts[port.host_id],
             subscription_id=None,
             filter=filter,

@@ -146,8 +146,8 @@ def resume_with_body(connection: Connection, instance_id: uuid.UUID, body: bytes
         if not _replace_body(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body):
             raise _build_state_error(before, "given another body")
         hosts = resume_unrecorded(connection, [instance_id])
-        old = {"state": before.state.label, "service": before.display_name, "error_code": before.error_code}
-        new = {"state": InstanceState.READY_TO_RUN.label}
+        old = {"state": before.state, "service": before.display_name, "error_code": before.error_code}
+        new = {"state": InstanceState.READY_TO_RUN}
         record_action(connection, "instance.resume-with-body", str(instance_id), before=old, after=new)
         if not hosts:
             raise _build_state_error(get_instance(connection, instance_id), "resumed")
@@ -169,7 +169,7 @@ def resume_with_bodies(connection: Connection, bodies: Mapping[uuid.UUID, bytes]
         resumed = resume_unrecorded(connection, found)
         if resumed:
             ids = sorted(map(str, resumed))
-            after = {"instances": len(ids), "state": InstanceState.READY_TO_RUN.label, "ids": ids}
+            after = {"instances": len(ids), "state": InstanceState.READY_TO_RUN, "ids": ids}
             record_action(connection, "instance.resume-with-body", f"{len(ids):,} instances", after=after)
         return resumed
 
@@ -266,7 +266,7 @@ def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) ->
 
 def _build_state_error(instance: Instance, done: str) -> StateError:
     """Return the error that explains why the state of an instance does not allow an operation."""
-    what = f"Instance {instance.instance_id} cannot be {done}: it is {instance.state.label}."
+    what = f"Instance {instance.instance_id} cannot be {done}: it is {instance.state}."
     match instance.state:
         case InstanceState.ACTIVE:
             return StateError(

@@ -54,7 +54,7 @@ def preview_change(
 def format_counts(counts: Mapping[InstanceState, int]) -> str:
     """Return a number of instances with their states: ``500 instances (498 suspended, 2 ready to run)``."""
     total = sum(counts.values())
-    states = ", ".join(f"{count:,} {state.label}" for state, count in sorted(counts.items()) if count)
+    states = ", ".join(f"{count:,} {state}" for state in InstanceState if (count := counts.get(state)))
     return f"{total:,} {'instance' if total == 1 else 'instances'}" + (f" ({states})" if total else "")
 
 

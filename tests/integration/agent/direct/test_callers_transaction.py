@@ -16,11 +16,12 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.errors import ClaimLost, MessageBoxUnavailable, PublishFailed
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
-from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.ports import send_ports
 from postroom.system_properties import BTS
 from tests.support.box import Box, Region
@@ -46,7 +47,9 @@ def agent(box: Box, host: Connection, request: pytest.FixtureRequest) -> DirectA
 
 @pytest.fixture
 def claimed(host: Connection) -> ClaimedMessage:
-    [claimed] = QUEUES.dequeue(host, claim_id=uuid.uuid4(), host_instance=0, service_class=4, limit=1)
+    [claimed] = QUEUES.dequeue(
+        host, claim_id=uuid.uuid4(), host_instance=0, service_class=ServiceClass.MESSAGING_IN_PROCESS, limit=1
+    )
     return claimed
 
 
@@ -65,7 +68,7 @@ def complete(connection: Connection, claimed: ClaimedMessage) -> None:
 
 def subscribe(connection: Connection, subscriptions: ServiceSubscriptions, region: str) -> None:
     subscription_id = subscriptions.activate(connection, ORDERS, Region == region)
-    subscriptions.set_state(connection, subscription_id, SubscriptionState.STARTED)
+    subscriptions.set_state(connection, subscription_id, ServiceState.STARTED)
 
 
 def test_complete_publish_and_subscribe_commit_together(

@@ -20,6 +20,7 @@ from postroom.filters.columns import Columns
 from postroom.filters.index import Piece
 from postroom.message import Bytes, FileSlice
 from postroom.messagebox.connection import connect
+from postroom.messagebox.queues import QueueTask
 from postroom.messagebox.storage.receipts import read_progress
 from postroom.operations.ports import send_ports
 from postroom.properties import DistinguishedField
@@ -102,7 +103,7 @@ def test_an_unroutable_line_is_suspended_after_the_pipeline_with_a_routing_failu
     assert report.context.promoted[Region.key] == "US"
     assert report.part_ids == []
     assert report.related_instance_id == box.resumable_row().instance_id
-    assert box.resumable_row().task == 3
+    assert box.resumable_row().task == QueueTask.PUBLISH
 
 
 @pytest.mark.parametrize("bad", [b"{broken", line("nowhere")])
@@ -112,7 +113,7 @@ def test_a_single_document_is_all_or_nothing(box: Box, bad: bytes) -> None:
     results = box.receive(location, line("EU"), bad, line("EU"))
     assert [(one.published, one.suspended) for one in results] == [(1, 0), (0, 1), (1, 0)]
     assert box.suspended_rows()[0].body == bad
-    assert box.resumable_row().task == 2
+    assert box.resumable_row().task == QueueTask.RECEIVE
 
 
 def test_one_unroutable_document_suspends_a_standard_interchange(box: Box) -> None:

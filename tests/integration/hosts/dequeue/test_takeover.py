@@ -183,7 +183,7 @@ def test_the_grace_period_is_longer_after_a_server_start(box: Box) -> None:
 def test_the_claims_of_an_unregistered_instance_are_released(box: Box) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(3))
-    box.connection.execute("SELECT dequeue_messages_default(gen_random_uuid(), 4711, 4::smallint, 2)")
+    box.connection.execute("SELECT dequeue_messages_default(gen_random_uuid(), 4711, 'messaging_in_process', 2)")
     assert [violation.invariant for violation in check(box.connection)] == ["claims_of_dead_instances"]
     assert box.one("SELECT dead_processes_cleanup()") == 2
     assert check(box.connection) == []
@@ -192,7 +192,7 @@ def test_the_claims_of_an_unregistered_instance_are_released(box: Box) -> None:
 def test_hosts_are_woken_when_the_claims_of_a_dead_instance_are_released(box: Box) -> None:
     box.add_port("Europe", "Orders.Region == 'EU'")
     box.agent().publish(orders(3))
-    box.connection.execute("SELECT dequeue_messages_default(gen_random_uuid(), 4711, 4::smallint, 3)")
+    box.connection.execute("SELECT dequeue_messages_default(gen_random_uuid(), 4711, 'messaging_in_process', 3)")
     channel = wake_up_channel("Default")
     with connect(box.url) as listener:
         listener.execute(f"LISTEN {channel}")

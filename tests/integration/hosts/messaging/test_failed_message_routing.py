@@ -17,6 +17,7 @@ from postroom.agent.failed_messages import ErrorMessage, FailedMessages, Publish
 from postroom.clock import system_clock
 from postroom.errors import ClaimLost, DeliveryRefused, MessageBoxUnavailable
 from postroom.message import FRAGMENT_SIZE, Context, Message, Part
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
@@ -234,7 +235,11 @@ def test_the_error_message_keeps_the_types_of_values(box: Box, start_host: Start
 def claim(box: Box, connection: Connection) -> ClaimedMessage:
     number = box.add_host_instance(host_id=box.host().host_id)
     [claimed] = HostQueues("Default").dequeue(
-        connection, claim_id=uuid.uuid4(), host_instance=number, service_class=4, limit=10
+        connection,
+        claim_id=uuid.uuid4(),
+        host_instance=number,
+        service_class=ServiceClass.MESSAGING_IN_PROCESS,
+        limit=10,
     )
     return claimed
 

@@ -15,6 +15,7 @@ from postroom import Schedule
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure, DeliveryRefused, StateError
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import connect
 from postroom.messagebox.instances import InstanceQuery, InstanceState, list_instances
 from postroom.messagebox.maintenance.check import check
@@ -276,7 +277,7 @@ def test_an_operator_suspends_and_terminates_an_ordered_port_as_one_instance(box
     assert (instance.state, instance.messages) == (InstanceState.SUSPENDED, 8)
     assert (
         box.connection.execute(
-            "SELECT * FROM dequeue_messages_default(%s, 1, 4::smallint, 9)", (uuid.uuid4(),)
+            "SELECT * FROM dequeue_messages_default(%s, 1, 'messaging_in_process', 9)", (uuid.uuid4(),)
         ).fetchall()
         == []
     )
@@ -365,6 +366,10 @@ def test_an_ordered_port_waits_for_its_service_window_in_order(box: Box, start_h
 
 def claim_for(box: Box, host: str) -> list[int]:
     claimed = HostQueues(host).dequeue(
-        box.connection, claim_id=uuid.uuid4(), host_instance=0, service_class=4, limit=100
+        box.connection,
+        claim_id=uuid.uuid4(),
+        host_instance=0,
+        service_class=ServiceClass.MESSAGING_IN_PROCESS,
+        limit=100,
     )
     return [message.seq for message in claimed]

@@ -122,7 +122,7 @@ def test_a_host_cannot_delete_the_message_of_another_publisher(box: Box, host: C
     run_all_jobs_once(box.connection)
     host.execute(
         "INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority)"
-        " VALUES (%s, %s, 128, %s, gen_random_uuid(), 5)",
+        " VALUES (%s, %s, 'spark_sinks', %s, gen_random_uuid(), 5)",
         (box.host().host_id, message_id, read_port_id(box)),
     )
     assert complete(box, host) == 1
@@ -186,7 +186,7 @@ def add_reference(box: Box, message_id: str) -> None:
         connection.execute("SELECT int_count_in_logs(ARRAY[%s::uuid])", (message_id,))
         connection.execute(
             "INSERT INTO default_q (host_id, message_id, service_class, service_id, instance_id, priority)"
-            " VALUES (%s, %s, 128, %s, gen_random_uuid(), 5)",
+            " VALUES (%s, %s, 'spark_sinks', %s, gen_random_uuid(), 5)",
             (box.host().host_id, message_id, read_port_id(box)),
         )
         active: dict[str, int] = dict(connection.execute("SELECT kind, active FROM active_ref_count_log").fetchall())

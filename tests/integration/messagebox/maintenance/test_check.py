@@ -41,7 +41,7 @@ DAMAGES = {
     "DELETE FROM predicates": {"incomplete_groups"},
     "UPDATE services SET state = 'stopped' WHERE kind = 'send port'": {"wrong_service_subscriptions"},
     "UPDATE subscriptions SET removed_at = now() WHERE group_id IS NULL": {"wrong_service_subscriptions"},
-    "UPDATE subscriptions SET state = 2 WHERE group_id IS NOT NULL": {"wrong_service_subscriptions"},
+    "UPDATE subscriptions SET state = 'stopped' WHERE group_id IS NOT NULL": {"wrong_service_subscriptions"},
     "UPDATE services SET state = 'bound' WHERE kind = 'send port group'": {"wrong_service_subscriptions"},
     "UPDATE services SET name = 'Other' WHERE kind = 'send port'": {"services_unlike_artifacts"},
     "UPDATE services SET host_id = NULL WHERE kind = 'send port'": {"services_unlike_artifacts"},
@@ -54,8 +54,8 @@ DAMAGES = {
     },
     "UPDATE work_queue SET claim_id = gen_random_uuid(), claimed_by = 4711": {"claims_of_dead_instances"},
     "INSERT INTO default_q_scheduled (seq, host_id, message_id, service_class, service_id, instance_id, priority,"
-    " enqueued_at, valid_from, state, paused, counted_in) SELECT seq, host_id, message_id, 4, service_id,"
-    " gen_random_uuid(), 5, now(), 'infinity', 256, true, counted_in FROM work_queue": {
+    " enqueued_at, valid_from, state, paused, counted_in) SELECT seq, host_id, message_id, 'messaging_in_process',"
+    " service_id, gen_random_uuid(), 5, now(), 'infinity', 'scheduled', true, counted_in FROM work_queue": {
         "paused_without_circuit",
         "wrong_message_ref_counts",
         "wrong_part_ref_counts",
@@ -79,12 +79,13 @@ DAMAGES = {
     "WITH o AS (INSERT INTO services (id, kind, application, name, port_name, version, host_id)"
     " VALUES (gen_random_uuid(), 'orchestration', 't', 'o', 'o', 1, 1) RETURNING id)"
     " INSERT INTO subscriptions (host_id, service_class, service_id, service_name, instance_id, correlation_type_id,"
-    " correlation_values, correlation_hash) SELECT 1, 1, id, 'o', gen_random_uuid(), 1, '{}', 0 FROM o": {
+    " correlation_values, correlation_hash) SELECT 1, 'orchestrations', id, 'o', gen_random_uuid(), 1, '{}',"
+    " 0 FROM o": {
         "services_unlike_artifacts",
         "subscriptions_without_orchestration",
     },
     "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
-    " SELECT 1, message_id, 4, instance_id, 5 FROM work_queue": {
+    " SELECT 1, message_id, 'messaging_in_process', instance_id, 5 FROM work_queue": {
         "duplicate_instances",
         "wrong_message_ref_counts",
         "wrong_part_ref_counts",

@@ -26,7 +26,7 @@ async def collect(order: Message) -> None:
 #: Statements that damage a MessageBox with one waiting instance, with the violated invariants.
 DAMAGES = {
     "UPDATE services SET state = 'stopped'": {"wrong_service_subscriptions"},
-    "UPDATE subscriptions SET state = 2 WHERE service_name = 'collect'": {"wrong_service_subscriptions"},
+    "UPDATE subscriptions SET state = 'stopped' WHERE service_name = 'collect'": {"wrong_service_subscriptions"},
     "UPDATE services SET version = 2": {"services_unlike_artifacts"},
     "UPDATE orchestrations SET is_newest = false": {"wrong_service_subscriptions"},
     "UPDATE orchestration_instances SET journal_length = 3": {"incomplete_orchestrations"},

@@ -12,6 +12,7 @@ import pytest
 
 from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect, transaction
 from postroom.messagebox.maintenance.check import Violation, check
 from postroom.messagebox.maintenance.jobs import (
@@ -39,7 +40,9 @@ def orders(count: int, body: bytes = b"an order") -> list[Message]:
 def complete(connection: Connection, limit: int = 1000) -> int:
     """Dequeue messages and complete them, as a host does. Return their number."""
     claim_id = uuid.uuid4()
-    claimed = QUEUES.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
+    claimed = QUEUES.dequeue(
+        connection, claim_id=claim_id, host_instance=0, service_class=ServiceClass.MESSAGING_IN_PROCESS, limit=limit
+    )
     return QUEUES.complete(connection, claim_id, [message.seq for message in claimed])
 
 
@@ -120,7 +123,7 @@ def test_a_part_outlives_the_first_of_two_messages_that_share_it(subscribed: Box
         )
         box.connection.execute(
             "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
-            " VALUES (1, %s, 4, gen_random_uuid(), 10)",
+            " VALUES (1, %s, 'messaging_in_process', gen_random_uuid(), 10)",
             (second,),
         )
         box.connection.execute("INSERT INTO message_ref_count_log_1 VALUES (%s, 1)", (second,))
@@ -168,7 +171,7 @@ def test_a_writer_that_read_the_flag_before_the_flip_is_counted_later(subscribed
         writer.execute("INSERT INTO spool (message_id, part_ids, context) VALUES (%s, '{}', '{}')", (late.message_id,))
         writer.execute(
             "INSERT INTO default_q (host_id, message_id, service_class, instance_id, priority)"
-            " VALUES (1, %s, 4, gen_random_uuid(), 1)",
+            " VALUES (1, %s, 'messaging_in_process', gen_random_uuid(), 1)",
             (late.message_id,),
         )
         writer.execute("INSERT INTO message_ref_count_log_1 VALUES (%s, 1)", (late.message_id,))

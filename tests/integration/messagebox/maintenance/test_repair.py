@@ -11,6 +11,7 @@ import pytest
 
 from postroom.errors import Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance import repair as repair_module
 from postroom.messagebox.maintenance.check import check
@@ -72,7 +73,9 @@ def loaded(box: Box) -> Box:
 
 def complete(connection: Connection, limit: int) -> int:
     queues, claim_id = HostQueues("Default"), uuid.uuid4()
-    claimed = queues.dequeue(connection, claim_id=claim_id, host_instance=0, service_class=4, limit=limit)
+    claimed = queues.dequeue(
+        connection, claim_id=claim_id, host_instance=0, service_class=ServiceClass.MESSAGING_IN_PROCESS, limit=limit
+    )
     return queues.complete(connection, claim_id, [message.seq for message in claimed]) if claimed else 0
 
 

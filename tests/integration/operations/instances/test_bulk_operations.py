@@ -14,6 +14,7 @@ from postroom.hosts import HostInstance
 from postroom.message import Message
 from postroom.messagebox import instance_operations, service_states
 from postroom.messagebox.audit import list_audit
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import connect
 from postroom.messagebox.instance_operations import (
     BulkOperation,
@@ -48,7 +49,7 @@ def publish(box: Box, count: int) -> None:
     box.agent().publish([Message.of(b"x", promoted={Region: "EU"}) for _ in range(count)])
 
 
-def count_states(box: Box) -> dict[int, int]:
+def count_states(box: Box) -> dict[str, int]:
     return dict(Counter(one.state for one in box.instances()))
 
 
@@ -63,7 +64,7 @@ def test_an_operation_is_carried_out_in_pieces_with_progress(box: Box) -> None:
     assert (finished.total, finished.changed, finished.remaining) == (8, 8, 0)
     assert finished.finished_at is not None
     # An instance that came after the operation had started is not part of it.
-    assert count_states(box) == {1: 1, 4: 8}
+    assert count_states(box) == {"ready to run": 1, "suspended": 8}
     *pieces, started = (entry.after or {} for entry in list_audit(box.connection, target=f"operation {operation_id}"))
     assert started == {"operation": operation_id, "conditions": "all", "chosen": 8}
     assert sorted(piece["instances"] for piece in pieces) == [2, 3, 3]
@@ -85,7 +86,7 @@ def test_the_jobs_of_a_host_continue_an_operation_whose_command_died(
     finished = get_operation(box.connection, operation_id)
     assert (finished.changed, finished.remaining) == (7, 0)
     assert finished.finished_at is not None
-    assert count_states(box) == {"suspend": {4: 7}, "terminate": {}}.get(kind, {1: 7})
+    assert count_states(box) == {"suspend": {"suspended": 7}, "terminate": {}}.get(kind, {"ready to run": 7})
     assert check(box.connection) == []
 
 
@@ -127,19 +128,21 @@ def test_a_pending_operation_is_carried_out_when_the_attempt_has_ended(box: Box,
     box.add_port("Europe", "Orders.Region == 'EU'")
     publish(box, 1)
     queues, claim_id = HostQueues("Default"), uuid.uuid4()
-    [claimed] = queues.dequeue(box.connection, claim_id=claim_id, host_instance=1, service_class=4, limit=1)
+    [claimed] = queues.dequeue(
+        box.connection, claim_id=claim_id, host_instance=1, service_class=ServiceClass.MESSAGING_IN_PROCESS, limit=1
+    )
     assert getattr(changes, kind)(box.connection, claimed.instance_id) is False
     [operation] = list_operations(box.connection)
     assert (operation.pending, operation.finished_at) == (1, None)
     box.connection.execute("SELECT continue_operation(NULL, 3)")
-    assert count_states(box) == {2: 1}
+    assert count_states(box) == {"active": 1}
     if succeeds:
         queues.complete(box.connection, claim_id, [claimed.seq])
     else:
         retry = ScheduledRetry(delay=timedelta(minutes=5), code="DELIVERY", description="The receiver is down.")
         queues.retry(box.connection, claim_id, {claimed.seq: retry})
     run_all_jobs_once(box.connection)
-    assert count_states(box) == ({4: 1} if kind == "suspend" and not succeeds else {})
+    assert count_states(box) == ({"suspended": 1} if kind == "suspend" and not succeeds else {})
     operation = get_operation(box.connection, operation.operation_id)
     assert (operation.pending, operation.changed) == (0, int(not succeeds))
     assert operation.finished_at is not None
@@ -151,11 +154,11 @@ def test_starting_a_port_resumes_a_few_messages_under_the_lock_and_the_others_la
     publish(box, 8)
     with box.connection.transaction():
         change = send_ports.start(box.connection, "Europe")
-        assert (change.resumed, count_states(box)) == (3, {1: 3, 4: 5})
+        assert (change.resumed, count_states(box)) == (3, {"ready to run": 3, "suspended": 5})
     publish(box, 1)
-    assert count_states(box) == {1: 4, 4: 5}
+    assert count_states(box) == {"ready to run": 4, "suspended": 5}
     run_all_jobs_once(box.connection)
-    assert count_states(box) == {1: 9}
+    assert count_states(box) == {"ready to run": 9}
     numbers = [row.seq for row in sorted(box.queued_rows(), key=lambda row: (row.enqueued_at, row.seq))]
     assert numbers == sorted(numbers)
     assert check(box.connection) == []
@@ -168,7 +171,7 @@ def test_a_port_that_is_stopped_again_keeps_what_was_not_resumed_yet(box: Box) -
         send_ports.start(box.connection, "Europe")
     send_ports.stop(box.connection, "Europe")
     run_all_jobs_once(box.connection)
-    assert count_states(box) == {1: 3, 4: 5}
+    assert count_states(box) == {"ready to run": 3, "suspended": 5}
     assert [operation.finished_at is None for operation in list_operations(box.connection)] == [False]
     assert send_ports.start(box.connection, "Europe").resumed == 5
 
@@ -178,7 +181,7 @@ def test_starting_a_group_resumes_everything_in_pieces(box: Box) -> None:
     box.add_group("All", ["Europe"], "Orders.Region == 'EU'", state="stopped")
     publish(box, 8)
     assert groups.start(box.connection, "All").resumed == 8
-    assert count_states(box) == {1: 8}
+    assert count_states(box) == {"ready to run": 8}
 
 
 def test_an_operator_runs_operations_and_cannot_change_them_otherwise(box: Box) -> None:

@@ -10,9 +10,10 @@ from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances, get_instance, list_instances
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService, SubscriptionState
+from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.instances.changes import resume_with_body
 from postroom.operations.messages import list_referring_instances
 from postroom.operations.subscriptions import find_subscription, list_subscriptions, read_subscription_filters
@@ -28,7 +29,7 @@ def subscriptions(box: Box) -> ServiceSubscriptions:
     made = ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
     with box.connection.transaction():
         activation = made.activate(box.connection, SERVICE, Region.exists(), convoy=[Region], priority=3, ordered=True)
-        made.set_state(box.connection, activation, SubscriptionState.STARTED)
+        made.set_state(box.connection, activation, ServiceState.STARTED)
     return made
 
 
@@ -134,7 +135,7 @@ def test_subscriptions_of_both_types_are_listed_with_all_fields(box: Box, subscr
     assert [subscription.instance_id for subscription in waiting] == instances
     assert len(list_subscriptions(box.connection, service="Collector", limit=2)) == 2
     [one] = list_subscriptions(box.connection, instance_id=instances[1])
-    assert (one.type, one.state, one.request_response) == ("instance", SubscriptionState.STARTED, True)
+    assert (one.type, one.state, one.request_response) == ("instance", ServiceState.STARTED, True)
     assert one.filter == "Orders.Region == 'K' and Orders.Priority == 1"
     assert format_filter(read_subscription_filters(box.connection, [one])[one.subscription_id]) == one.filter
     assert find_subscription(box.connection, str(one.subscription_id)) == one

@@ -56,8 +56,8 @@ def test_a_column_that_is_last_after_others_are_left_out_is_folded(monkeypatch: 
 @pytest.mark.parametrize(
     ("state", "colour"),
     [
-        (InstanceState.SUSPENDED_NOT_RESUMABLE.label, 31),
-        (InstanceState.SCHEDULED.label, 33),
+        (InstanceState.SUSPENDED_NOT_RESUMABLE.value, 31),
+        (InstanceState.SCHEDULED.value, 33),
         (LocationState.THROTTLED.value, 33),
         (LocationState.FAILING.value, 31),
         (SinkState.WRITING.value, 32),

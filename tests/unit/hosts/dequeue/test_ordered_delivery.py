@@ -19,7 +19,9 @@ MakeMessages = Callable[..., list[ClaimedMessage]]
 
 
 def joining(instance: uuid.UUID, *seqs: int, claim_id: uuid.UUID = CLAIM) -> list[ClaimedMessage]:
-    return [one._replace(instance_id=instance, task=4, claim_id=claim_id) for one in claimed(*seqs)]
+    return [
+        one._replace(instance_id=instance, task=QueueTask.JOIN_INSTANCE, claim_id=claim_id) for one in claimed(*seqs)
+    ]
 
 
 def unpaused_buffer() -> WorkBuffer:

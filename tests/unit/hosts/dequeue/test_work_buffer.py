@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
-from postroom.messagebox.queues import ClaimedMessage
+from postroom.messagebox.queues import ClaimedMessage, QueueTask
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -21,7 +21,7 @@ def claimed(*seqs: int) -> list[ClaimedMessage]:
         message_id=uuid.uuid4(),
         service=None,
         instance_id=uuid.uuid4(),
-        task=1,
+        task=QueueTask.DELIVER,
         attempt=0,
         context="{}",
         part_count=0,
@@ -210,7 +210,7 @@ def test_wait_until_finished_returns_when_every_message_is_finished() -> None:
 def test_more_messages_of_the_same_service_are_taken_without_waiting() -> None:
     buffer = unpaused_buffer(100, batch_limit=20)
     other = [message._replace(service=bytes(16)) for message in claimed(30)]
-    again = [message._replace(task=3) for message in claimed(32)]
+    again = [message._replace(task=QueueTask.PUBLISH) for message in claimed(32)]
     buffer.put([*claimed(*range(30)), *other, *claimed(31), *again, *claimed(*range(33, 40))], 0)
     assert [message.seq for message in buffer.take()] == list(range(20))
     assert [message.seq for message in buffer.take()] == list(range(20, 30)), "a message of another service is next"

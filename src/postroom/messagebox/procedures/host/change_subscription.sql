@@ -1,8 +1,8 @@
--- Start (1), stop (2), disable (3) or, with null, remove an activation subscription of this host. Starting it resumes
+-- Start, stop or, with null, remove an activation subscription of this host. Starting it resumes
 -- the messages that were suspended while it was stopped. Rejects subscriptions of other hosts.
 -- Locks: changes the routing (advisory (7001, 0) exclusive).
 CREATE OR REPLACE FUNCTION messagebox.change_subscription___HOST__(
-    p_subscription_id bigint, p_state smallint, p_now timestamptz DEFAULT now()
+    p_subscription_id bigint, p_state messagebox.service_state, p_now timestamptz DEFAULT now()
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp AS $$
 DECLARE
@@ -16,7 +16,7 @@ BEGIN
         PERFORM remove_subscription(p_subscription_id, p_now);
     ELSE
         PERFORM set_subscription_state(p_subscription_id, p_state);
-        IF p_state = 1 THEN
+        IF p_state = 'started' THEN
             PERFORM resume_stopped(the_service);
         END IF;
     END IF;

@@ -22,19 +22,21 @@ DECLARE
 BEGIN
     WITH best AS MATERIALIZED (
         SELECT w.ctid AS place, w.instance_id, w.seq, w.task FROM __HOST___q w
-         WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = 1 AND w.service_id = ANY (p_services)
+         WHERE w.claim_id IS NULL AND w.task <> 'deliver_in_order' AND w.service_class = 'orchestrations'
+           AND w.service_id = ANY (p_services)
          ORDER BY w.priority, w.seq LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED
     ), activating AS MATERIALIZED (
         -- The first message of a convoy has another priority than those that join its instance, which wait for it.
         -- The subquery is no NOT EXISTS: PostgreSQL may read all instances for that.
         SELECT w.ctid AS place
           FROM (SELECT b.instance_id, min(b.seq) AS seq FROM best b
-                 WHERE b.task = 4
+                 WHERE b.task = 'join_instance'
                    AND (SELECT 1 FROM orchestration_instances i WHERE i.instance_id = b.instance_id) IS NULL
                  GROUP BY b.instance_id) n
          CROSS JOIN LATERAL (
                SELECT q.ctid FROM __HOST___q q
-                WHERE q.instance_id = n.instance_id AND q.task = 4 AND q.claim_id IS NULL AND q.seq < n.seq
+                WHERE q.instance_id = n.instance_id AND q.task = 'join_instance' AND q.claim_id IS NULL
+                  AND q.seq < n.seq
                   FOR UPDATE SKIP LOCKED) w
     ), taken AS (
         DELETE FROM __HOST___q q
@@ -73,7 +75,7 @@ BEGIN
               AND (w.process_deaths < 2 OR w.instance_id = suspect)
               -- An earlier message is still in the queue if the transaction that took it has failed. It comes first.
               AND NOT EXISTS (SELECT 1 FROM __HOST___q q
-                               WHERE q.instance_id = w.instance_id AND q.task = 4 AND q.seq < w.ready_seq)
+                               WHERE q.instance_id = w.instance_id AND q.task = 'join_instance' AND q.seq < w.ready_seq)
               -- The first message of a convoy may be suspended. The others wait until it is resumed.
               AND (w.journal_length > 0 OR w.journals > 0 OR NOT EXISTS (
                    SELECT 1 FROM __HOST___q_suspended s WHERE s.instance_id = w.instance_id AND s.seq < w.ready_seq))
@@ -83,6 +85,6 @@ BEGIN
               -- Another host instance may be taking the message now. Its row is visible until then.
               CASE WHEN i.wake_at <= p_now AND EXISTS (
                    SELECT 1 FROM __HOST___q q
-                    WHERE q.instance_id = i.instance_id AND q.task = 4 AND q.enqueued_at <= i.wake_at)
+                    WHERE q.instance_id = i.instance_id AND q.task = 'join_instance' AND q.enqueued_at <= i.wake_at)
                    THEN NULL ELSE p_now END, i.process_deaths;
 END $$;

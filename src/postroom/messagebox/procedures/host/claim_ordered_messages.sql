@@ -24,19 +24,22 @@ DECLARE
     claimed integer;
 BEGIN
     WITH RECURSIVE waiting AS (
-        (SELECT q.instance_id FROM __HOST___q q WHERE q.task = 6 ORDER BY q.instance_id LIMIT 1)
+        (SELECT q.instance_id FROM __HOST___q q WHERE q.task = 'deliver_in_order' ORDER BY q.instance_id LIMIT 1)
         UNION ALL
-        SELECT (SELECT q.instance_id FROM __HOST___q q WHERE q.task = 6 AND q.instance_id > w.instance_id
+        SELECT (SELECT q.instance_id FROM __HOST___q q
+                 WHERE q.task = 'deliver_in_order' AND q.instance_id > w.instance_id
                  ORDER BY q.instance_id LIMIT 1)
           FROM waiting w WHERE w.instance_id IS NOT NULL
     ), free AS (
         SELECT w.instance_id, f.priority, f.seq
           FROM waiting w
          CROSS JOIN LATERAL (SELECT q.priority, q.seq FROM __HOST___q q
-                              WHERE q.task = 6 AND q.instance_id = w.instance_id ORDER BY q.seq LIMIT 1) f
+                              WHERE q.task = 'deliver_in_order' AND q.instance_id = w.instance_id
+                              ORDER BY q.seq LIMIT 1) f
          WHERE w.instance_id <> ALL (p_excluded)
            AND NOT EXISTS (SELECT 1 FROM __HOST___q o
-                            WHERE o.task = 6 AND o.claim_id IS NOT NULL AND o.instance_id = w.instance_id)
+                            WHERE o.task = 'deliver_in_order' AND o.claim_id IS NOT NULL
+                              AND o.instance_id = w.instance_id)
            AND NOT EXISTS (SELECT 1 FROM __HOST___q_scheduled o WHERE o.instance_id = w.instance_id AND o.seq < f.seq)
            AND NOT EXISTS (SELECT 1 FROM __HOST___q_suspended o WHERE o.instance_id = w.instance_id AND o.seq < f.seq)
          ORDER BY f.priority, f.seq LIMIT p_limit
@@ -55,10 +58,11 @@ BEGIN
                   WHERE s.id = p.instance_id AND s.former_host_ids <> '{}' AND o.host_id <> __HOST_ID__),
                 9223372036854775807) AS before) b
          CROSS JOIN LATERAL (SELECT q.ctid FROM __HOST___q q
-                              WHERE q.task = 6 AND q.instance_id = p.instance_id AND q.seq < b.before
+                              WHERE q.task = 'deliver_in_order' AND q.instance_id = p.instance_id AND q.seq < b.before
                               ORDER BY q.seq LIMIT p_ahead) f
          WHERE NOT EXISTS (SELECT 1 FROM __HOST___q o
-                            WHERE o.task = 6 AND o.claim_id IS NOT NULL AND o.instance_id = p.instance_id)
+                            WHERE o.task = 'deliver_in_order' AND o.claim_id IS NOT NULL
+                              AND o.instance_id = p.instance_id)
          LIMIT p_limit
     ), done AS (
         UPDATE __HOST___q q SET claim_id = p_claim_id, claimed_by = p_host_instance

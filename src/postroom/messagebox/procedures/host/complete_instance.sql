@@ -11,7 +11,7 @@ BEGIN
     -- A statement of its own, which sees what publishers committed while the one above waited for them.
     RETURN QUERY
     SELECT q.seq, q.message_id, q.subscription_id, q.claim_id FROM __HOST___q q
-     WHERE q.instance_id = p_instance_id AND q.task = 4
+     WHERE q.instance_id = p_instance_id AND q.task = 'join_instance'
     UNION ALL
     SELECT q.seq, q.message_id, q.subscription_id, NULL FROM __HOST___q_scheduled q WHERE q.instance_id = p_instance_id
     UNION ALL

@@ -17,11 +17,11 @@
 -- Messages of ordered send ports are claimed in addition, at most p_ahead of each port (see claim_ordered_messages).
 -- Locks: the claimed rows, for the moment of the claim; see also claim_ordered_messages.
 CREATE OR REPLACE FUNCTION messagebox.dequeue_messages___HOST__(
-    p_claim_id uuid, p_host_instance integer, p_service_class smallint, p_limit integer,
+    p_claim_id uuid, p_host_instance integer, p_service_class messagebox.service_class, p_limit integer,
     p_now timestamptz DEFAULT now(), p_excluded uuid[] DEFAULT '{}', p_ahead integer DEFAULT 25,
     p_starts bigint[] DEFAULT NULL
 ) RETURNS TABLE (
-    routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
+    routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task text,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
     charset text, body bytea, originator_sid text, originator_pid text, group_name text,
     primary_attempts integer, properties text, age double precision, priority smallint)
@@ -33,10 +33,11 @@ DECLARE
     row_ids tid[] := '{}';
 BEGIN
     PERFORM release_due___HOST__(10 * p_limit, p_now);
-    IF p_service_class = 4 AND EXISTS (SELECT 1 FROM __HOST___q w WHERE w.task = 6) THEN
+    IF p_service_class = 'messaging_in_process'
+       AND EXISTS (SELECT 1 FROM __HOST___q w WHERE w.task = 'deliver_in_order') THEN
         PERFORM claim_ordered_messages___HOST__(p_claim_id, p_host_instance, p_limit, p_ahead, p_excluded);
         RETURN QUERY
-        SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, m.*,
+        SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task::text, c.attempt, m.*,
                u.group_name, c.primary_attempts, c.properties::text,
                extract(epoch FROM p_now - c.enqueued_at)::double precision, c.priority
           FROM __HOST___q c
@@ -52,7 +53,7 @@ BEGIN
               FROM unnest(p_starts) WITH ORDINALITY AS s (seq, priority)
              CROSS JOIN LATERAL (
                    SELECT w.ctid AS row_id FROM __HOST___q w
-                    WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = p_service_class
+                    WHERE w.claim_id IS NULL AND w.task <> 'deliver_in_order' AND w.service_class = p_service_class
                       AND w.priority = s.priority::smallint AND w.seq >= s.seq
                       AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
                       AND (w.for_host_instance = p_host_instance) IS NOT FALSE
@@ -62,7 +63,7 @@ BEGIN
     IF cardinality(row_ids) < p_limit THEN
         row_ids := ARRAY(
             SELECT w.ctid FROM __HOST___q w
-             WHERE w.claim_id IS NULL AND w.task <> 6 AND w.service_class = p_service_class
+             WHERE w.claim_id IS NULL AND w.task <> 'deliver_in_order' AND w.service_class = p_service_class
                AND (w.service_id = ANY (p_excluded)) IS NOT TRUE
                AND (w.for_host_instance = p_host_instance) IS NOT FALSE
              ORDER BY w.priority, w.seq LIMIT p_limit FOR UPDATE SKIP LOCKED);
@@ -77,7 +78,7 @@ BEGIN
      RETURNING q.seq, q.message_id, q.subscription_id, q.service_id, q.instance_id, q.task, q.attempt, q.priority,
                q.primary_attempts, q.properties, q.enqueued_at
     )
-    SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task, c.attempt, m.*,
+    SELECT v.version, c.seq, c.message_id, uuid_send(c.service_id), c.instance_id, c.task::text, c.attempt, m.*,
            u.group_name, c.primary_attempts, c.properties::text,
            extract(epoch FROM p_now - c.enqueued_at)::double precision, c.priority
       FROM claimed c

@@ -53,12 +53,13 @@ BEGIN
        SET resumable = false, cause = 'failure', error_code = zombie_code, error_description = zombie_text
      WHERE instance_id = ANY (ended);
     -- Statements of their own, which see what others committed while the ones above waited for them.
-    SELECT count(*) INTO queued_count FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4;
+    SELECT count(*) INTO queued_count FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 'join_instance';
     IF queued_count > 0 THEN
         -- A claim that takes such a message now waits for the row of the instance, and this function must not wait
         -- for the claim: the caller repeats the transaction.
         SELECT count(*) INTO locked_count FROM (
-               SELECT 1 FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4 FOR UPDATE SKIP LOCKED) q;
+               SELECT 1 FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 'join_instance'
+                  FOR UPDATE SKIP LOCKED) q;
         IF locked_count < queued_count THEN
             RAISE EXCEPTION 'a message of an instance that ends is being claimed' USING ERRCODE = '40001';
         END IF;
@@ -66,12 +67,12 @@ BEGIN
     WITH delivered AS (
         DELETE FROM orchestration_messages WHERE instance_id = ANY (ended) RETURNING *
     ), queued AS (
-        DELETE FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 4 RETURNING *
+        DELETE FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 'join_instance' RETURNING *
     )
     SELECT array_agg(int_fail(
-               ROW(u.seq, __HOST_ID__, u.message_id, u.subscription_id, 1, e.service_id, u.instance_id, e.priority, 4,
-                   0, NULL, NULL, u.enqueued_at, u.counted_in, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                   NULL)::queue_row, p_now, 'failure', false, zombie_code, zombie_text))
+               ROW(u.seq, __HOST_ID__, u.message_id, u.subscription_id, 'orchestrations', e.service_id, u.instance_id,
+                   e.priority, 'join_instance', 0, NULL, NULL, u.enqueued_at, u.counted_in, NULL, NULL, NULL, NULL,
+                   NULL, NULL, NULL, NULL, NULL, NULL)::queue_row, p_now, 'failure', false, zombie_code, zombie_text))
       INTO zombies
       FROM (SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM delivered
             UNION ALL

@@ -22,7 +22,7 @@ BEGIN
         UPDATE __HOST___q q SET claim_id = p_batch_id, claimed_by = NULL
          WHERE q.claim_id IS NULL AND q.ctid = ANY (ARRAY(
                SELECT w.ctid FROM __HOST___q w
-                WHERE w.claim_id IS NULL AND w.service_class = 128 AND w.service_id = p_port_id
+                WHERE w.claim_id IS NULL AND w.service_class = 'spark_sinks' AND w.service_id = p_port_id
                 ORDER BY w.priority, w.seq LIMIT p_limit));
         IF NOT FOUND THEN
             RETURN;

@@ -22,7 +22,7 @@ BEGIN
           LEFT JOIN open_circuits c ON c.port_id = t.service_id AND c.host_id = t.host_id AND c.closed_at IS NULL
     LOOP
         postponed := postponement.taken;
-        postponed.state := 256;
+        postponed.state := 'scheduled';
         postponed.paused := postponement.paused AND postponement.is_open;
         postponed.valid_from := CASE WHEN postponement.paused AND NOT postponement.is_open THEN p_now
                                      ELSE coalesce(p_now + postponement.delay, 'infinity') END;

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION messagebox.read_sink_messages___HOST__(
     p_batch_id uuid, p_attempt integer, p_first bigint, p_last bigint, p_limit integer, p_bytes bigint
 ) RETURNS TABLE (
-    routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task smallint,
+    routing_version bigint, seq bigint, message_id uuid, service bytea, instance_id uuid, task text,
     attempt integer, context text, part_count integer, body_part_id uuid, body_part_name text, content_type text,
     charset text, body bytea, originator_sid text, originator_pid text, published_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -13,7 +13,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET enable_material = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
-    SELECT 0::bigint, q.seq, q.message_id, uuid_send(q.service_id), q.instance_id, q.task, q.attempt, m.*,
+    SELECT 0::bigint, q.seq, q.message_id, uuid_send(q.service_id), q.instance_id, q.task::text, q.attempt, m.*,
            n.published_at
       FROM read_sink_rows___HOST__(p_batch_id, p_attempt, p_first, p_last, p_limit, p_bytes, false) r
       CROSS JOIN unnest(r.seqs, r.published_at) AS n (seq, published_at)

@@ -21,14 +21,14 @@ BEGIN
             -- First those after the last probe, then from the beginning: each walks the index in its order.
             probe := coalesce(
                 (SELECT w.seq FROM __HOST___q_scheduled w
-                  WHERE w.service_id = circuit.port_id AND w.state = 256 AND w.paused
+                  WHERE w.service_id = circuit.port_id AND w.state = 'scheduled' AND w.paused
                     AND w.seq > circuit.probe_seq
                   ORDER BY w.seq LIMIT 1),
                 (SELECT w.seq FROM __HOST___q_scheduled w
-                  WHERE w.service_id = circuit.port_id AND w.state = 256 AND w.paused
+                  WHERE w.service_id = circuit.port_id AND w.state = 'scheduled' AND w.paused
                   ORDER BY w.seq LIMIT 1));
             UPDATE __HOST___q_scheduled w SET valid_from = p_now, paused = false
-             WHERE w.service_id = circuit.port_id AND w.state = 256 AND w.seq = probe;
+             WHERE w.service_id = circuit.port_id AND w.state = 'scheduled' AND w.seq = probe;
             UPDATE open_circuits c
                SET probe_seq = probe, probes = c.probes + 1, next_probe_at = p_now + c.probe_interval
              WHERE c.port_id = circuit.port_id AND c.host_id = circuit.host_id AND probe IS NOT NULL;
@@ -36,7 +36,7 @@ BEGIN
             UPDATE __HOST___q_scheduled SET valid_from = p_now, paused = false
              WHERE ctid = ANY (ARRAY(
                    SELECT w.ctid FROM __HOST___q_scheduled w
-                    WHERE w.service_id = circuit.port_id AND w.state = 256 AND w.paused
+                    WHERE w.service_id = circuit.port_id AND w.state = 'scheduled' AND w.paused
                     LIMIT part));
             GET DIAGNOSTICS released = ROW_COUNT;
             IF released < part THEN

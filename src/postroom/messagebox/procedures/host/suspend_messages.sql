@@ -31,7 +31,7 @@ BEGIN
         END IF;
         IF suspension.instance_id IS NOT NULL THEN
             failed.instance_id := suspension.instance_id;
-            failed.task := 1;
+            failed.task := 'deliver';
         END IF;
         suspended := suspended || failed;
     END LOOP;

@@ -25,7 +25,7 @@ BEGIN
     SELECT s.id INTO the_subscription
       FROM subscriptions s
      WHERE s.instance_id = the_instance AND s.host_id = __HOST_ID__ AND s.removed_at IS NULL
-       AND CASE WHEN p_service_id IS NOT NULL THEN s.service_class = 256
+       AND CASE WHEN p_service_id IS NOT NULL THEN s.service_class = 'programs'
                 ELSE s.kept_until IS NOT NULL
                      AND NOT EXISTS (SELECT 1 FROM host_instances i WHERE i.id = s.for_host_instance)
                      AND EXISTS (SELECT 1 FROM host_instances i WHERE i.id = p_host_instance)
@@ -50,7 +50,7 @@ BEGIN
            -- The program that has received the response and not completed it loses its claim.
            claim_id = CASE WHEN p_service_id IS NULL THEN q.claim_id END,
            claimed_by = CASE WHEN p_service_id IS NULL THEN q.claimed_by END
-     WHERE q.instance_id = the_instance AND q.task = 4;
+     WHERE q.instance_id = the_instance AND q.task = 'join_instance';
     UPDATE receipts r
        SET outcome = r.outcome || jsonb_build_object('instance_id', p_instance_id)
            || CASE WHEN p_service_id IS NULL THEN '{}' ELSE jsonb_build_object('earlier',

@@ -8,11 +8,11 @@ BEGIN
     PERFORM release_due___HOST__(10000, p_now);
     RETURN QUERY
     WITH RECURSIVE ports AS (
-        (SELECT q.service_id FROM __HOST___q q WHERE q.claim_id IS NULL AND q.service_class = 128
+        (SELECT q.service_id FROM __HOST___q q WHERE q.claim_id IS NULL AND q.service_class = 'spark_sinks'
           ORDER BY q.service_id LIMIT 1)
         UNION ALL
         SELECT (SELECT q.service_id FROM __HOST___q q
-                 WHERE q.claim_id IS NULL AND q.service_class = 128 AND q.service_id > p.service_id
+                 WHERE q.claim_id IS NULL AND q.service_class = 'spark_sinks' AND q.service_id > p.service_id
                  ORDER BY q.service_id LIMIT 1)
           FROM ports p WHERE p.service_id IS NOT NULL
     )

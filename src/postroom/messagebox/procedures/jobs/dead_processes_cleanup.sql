@@ -56,7 +56,7 @@ BEGIN
         WITH done AS (
             DELETE FROM work_queue q
              USING program_subscriptions u
-             WHERE u.service_id = q.service_id AND q.service_class = 256 AND q.expired_leases >= 2
+             WHERE u.service_id = q.service_id AND q.service_class = 'programs' AND q.expired_leases >= 2
                AND q.expired_leases >= u.max_attempts AND q.claim_id IS NULL
             RETURNING int_row(q) AS row, q.expired_leases AS times
         )

@@ -26,11 +26,11 @@ BEGIN
           WHERE s.service_id = expired.service_id AND s.instance_id IS NOT NULL AND s.removed_at IS NULL;
         WITH done AS (
             DELETE FROM work_queue q
-             WHERE q.claim_id IS NULL AND q.service_class = 256 AND q.service_id = expired.service_id
+             WHERE q.claim_id IS NULL AND q.service_class = 'programs' AND q.service_id = expired.service_id
             RETURNING q.task, int_row(q) AS row
         )
         SELECT array_agg(CASE d.task
-                   WHEN 4 THEN int_fail(d.row, p_now, 'failure', false, 'CORRELATION',
+                   WHEN 'join_instance' THEN int_fail(d.row, p_now, 'failure', false, 'CORRELATION',
                                         'The response could not be correlated to an existing request.' || chr(10)
                                         || 'The program that waited for it has ended.')
                    ELSE int_fail(d.row, p_now, 'failure', true, 'SUBSCRIPTION_EXPIRED', format(

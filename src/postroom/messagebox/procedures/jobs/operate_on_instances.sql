@@ -10,7 +10,7 @@ DECLARE
     deleted queue_row[];
 BEGIN
     WITH resumed AS MATERIALIZED (
-        SELECT w.instance_id FROM work_queue w WHERE w.task IN (2, 3)
+        SELECT w.instance_id FROM work_queue w WHERE w.task IN ('receive', 'publish')
     ), done AS (
         DELETE FROM suspended_queue r
          WHERE r.cause = 'routing failure report' AND r.related_instance_id IS NOT NULL

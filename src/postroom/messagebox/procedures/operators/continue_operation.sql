@@ -61,7 +61,8 @@ BEGIN
                                      UNION ALL
                                      SELECT o.instance_id FROM orchestration_instances o WHERE o.claim_id IS NOT NULL)
                AND (i.seq IS NULL OR EXISTS (SELECT 1 FROM work_queue w
-                                              WHERE w.instance_id = i.instance_id AND w.task = 6 AND w.seq = i.seq))
+                                              WHERE w.instance_id = i.instance_id AND w.task = 'deliver_in_order'
+                                                AND w.seq = i.seq))
                AND NOT EXISTS (SELECT 1 FROM operation_instances other
                                 WHERE other.instance_id = i.instance_id AND other.pending);
         END IF;
@@ -74,7 +75,8 @@ BEGIN
                                           WHERE o.claim_id IS NOT NULL)
                 -- The message was sent.
                 OR i.seq IS NOT NULL AND NOT EXISTS (
-                    SELECT 1 FROM work_queue w WHERE w.instance_id = i.instance_id AND w.task = 6 AND w.seq = i.seq));
+                    SELECT 1 FROM work_queue w
+                     WHERE w.instance_id = i.instance_id AND w.task = 'deliver_in_order' AND w.seq = i.seq));
         GET DIAGNOSTICS deleted = ROW_COUNT;
         finished := op.remaining = deleted;
     END IF;

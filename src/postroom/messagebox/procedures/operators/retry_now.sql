@@ -15,7 +15,7 @@ BEGIN
     END IF;
     UPDATE open_circuits SET next_probe_at = now() WHERE port_id = p_port_id AND closed_at IS NULL;
     UPDATE scheduled_queue SET valid_from = now()
-     WHERE service_id = p_port_id AND state = 1024 AND valid_from > now();
+     WHERE service_id = p_port_id AND state = 'waiting to retry' AND valid_from > now();
     GET DIAGNOSTICS made_due = ROW_COUNT;
     PERFORM record_action('port.retry', port_name, jsonb_build_object('retrying', made_due),
                           jsonb_build_object('ready to run', made_due));
