@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from postroom.clock import Clock, system_clock
 from postroom.errors import PostroomError, StateError, Unavailable
-from postroom.messagebox.connection import LazyConnection, Login
+from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.intake.location_progress import LocationProgress
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
@@ -108,6 +108,11 @@ class RunningBulkLocation(RunningLocation):
 
     def _is_publishing(self) -> bool:
         return not self._files.stopped_by and not (self._once and self.problem)
+
+    def _has_received_all(self, connection: Connection) -> bool:
+        """Return True after the last job, unless it has stopped the location. The tasks of a job publish or quarantine
+        files before the job ends."""
+        return super()._has_received_all(connection) and not self._files.is_busy and not self._files.stopped_by
 
     def get_progress(self) -> LocationProgress:
         """Return the progress in bytes of finished splits. A running job may have published more rows than the finished

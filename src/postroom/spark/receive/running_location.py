@@ -306,10 +306,13 @@ class RunningLocation(Running):
 
     def _wait_in_single_run(self, connection: Connection) -> float:
         """Wait until what was claimed is published. The end of its query is the end of a row stream."""
-        if not self.location.adapter.is_row_stream and is_drained(connection, self.location):
+        if self._has_received_all(connection):
             self.is_done = True
         self._report.store(connection, self.get_progress())
         return _SCAN_INTERVAL.total_seconds()
+
+    def _has_received_all(self, connection: Connection) -> bool:
+        return not self.location.adapter.is_row_stream and is_drained(connection, self.location)
 
     def _set_problem(self, error: Exception) -> None:
         if not isinstance(error, PostroomError):

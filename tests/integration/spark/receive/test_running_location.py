@@ -399,6 +399,30 @@ def test_once_reports_quarantined_files(
     assert reported.value.why.startswith("a.json could not be received: It is broken. It is kept as ")
 
 
+def test_once_waits_for_the_job_that_has_quarantined_a_bulk_file(box: Box, login: Login, tmp_path: Path) -> None:
+    location = add_bulk_location(box, tmp_path / "in")
+    running = RunningBulkLocation(NO_SESSION, location, login=login, home=tmp_path, once=True)
+    running._files.is_busy = True  # a task has quarantined the file, and the job has not ended
+    running._run_intake()
+    running._run_intake()
+    assert not running.is_done
+    running._files.stopped_by, running._files.is_busy = "bad.csv: 1 of 1 rows is bad", False
+    running._run_intake()
+    assert not running.is_done
+    running.supervise()
+    assert running.problem is not None
+    assert running.problem.what == "bulk has stopped: bad.csv: 1 of 1 rows is bad."
+
+
+def test_once_is_done_with_bulk_files_after_the_last_job(box: Box, login: Login, tmp_path: Path) -> None:
+    location = add_bulk_location(box, tmp_path / "in")
+    running = RunningBulkLocation(NO_SESSION, location, login=login, home=tmp_path, once=True)
+    running._run_intake()
+    running._run_intake()
+    assert running.is_done
+    running._stop_intake()
+
+
 def test_a_run_that_is_stopped_early_raises(box: Box, tmp_path: Path, single_run: PipelineProcess) -> None:
     add_file_location(box, tmp_path / "in")
     stopping = threading.Event()
