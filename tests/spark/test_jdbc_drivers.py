@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -51,6 +52,7 @@ def test_a_missing_jar_is_reported_at_start_and_again_when_messages_wait(
     def list_reports() -> list[str]:
         return [f"{one.port}: {one.reason}" for one in box.running_sinks() if one.state == "failing"]
 
+    caplog.set_level(logging.DEBUG, "postroom.spark.sinks")  # a process logs a failure of a sink once
     stop = threading.Event()
     process = PipelineProcess(session, box.host(), login=login, home=tmp_path)
     thread = threading.Thread(target=process.run, args=(stop,))

@@ -283,9 +283,9 @@ def test_a_location_is_receiving_after_its_workers_have_started(
             assert not is_receiving()
             assert process.find_problems() == ["drop is starting."]
         wait_until(is_receiving, what="the location to receive")
-        assert process.find_problems() == []
+        wait_until(lambda: process.find_problems() == [], what="the report of the location")
         metrics = {metric.name: metric.values for metric in process.collect_metrics()}
-        assert metrics["postroom_location_state"]["Default", "drop", "receiving"] == 1
+        assert metrics["postroom_service_state"]["Default", "location", "drop", "receiving"] == 1
         assert metrics["postroom_received"]["Default", "drop", "published"] == 0
         assert metrics["postroom_messagebox_up"][()] == 1
     finally:
@@ -301,10 +301,21 @@ def test_once_continues_with_the_other_locations_when_one_fails(
     add_file_location(box, folder / "b", name="b", settle=0.05)
     (folder / "b").mkdir(parents=True, exist_ok=True)
     (folder / "b" / "good.json").write_bytes(ORDER)
-    process = PipelineProcess(session, box.host(), login=login, home=tmp_path, once=True)
+    threads: set[str] = set()
+    process = PipelineProcess(
+        session,
+        box.host(),
+        login=login,
+        home=tmp_path,
+        once=True,
+        watcher=lambda *_: threads.update(thread.name for thread in threading.enumerate()),
+    )
     with pytest.raises(StateError, match=r"a has stopped: .*1 of 1 rows is bad"):
         process.run(threading.Event())
     assert box.queued() == {"Europe": 1}
+    # A process that goes on logs each change of a service. A single run raises at its end what it could not do.
+    assert "intake of b" in threads
+    assert "services" not in threads
 
 
 def test_a_location_that_cannot_be_started_does_not_affect_the_others(

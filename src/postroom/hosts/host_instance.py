@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -35,16 +36,28 @@ from postroom.messagebox.configuration.hosts import (
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, LazyConnection, connect
 from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.coordination.notifications import OwnHost
-from postroom.messagebox.coordination.running_processes import read_routing_version, report_configuration
+from postroom.messagebox.coordination.running_processes import (
+    read_routing_version,
+    report_configuration,
+    report_problems,
+)
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.instances import count_instances_of_host
 from postroom.messagebox.maintenance.jobs import JobLoop, JobSettings
+from postroom.messagebox.monitored_services import (
+    LOCATION,
+    RECEIVING,
+    SINK,
+    MonitoredService,
+    read_monitored_services,
+)
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
 from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.load import InstanceMetrics, LoadMetrics
 from postroom.monitoring.metrics import Metric
+from postroom.monitoring.services import ServiceWatch
 from postroom.ports.handlers import read_send_handlers
 from postroom.ports.missing_secrets import find_missing_secrets
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
@@ -234,6 +247,7 @@ class HostInstance:
             get_delivery=lambda: (self.throttle.current(), self.throttle.delivery),
         )
         self._instances = InstanceMetrics(open_connection, partial(count_instances_of_host, host=host.name))
+        self._services = ServiceWatch(host.name, open_connection, self._read_services)
 
     def _start_parts(self) -> None:
         """Start to deliver, to run orchestrations and to receive."""
@@ -253,6 +267,7 @@ class HostInstance:
             self._jobs.loop.start()
         self._watchdog.loop.start()
         self._configuration.loop.start()
+        self._services.loop.start()
 
     def stop(self) -> None:
         """Finish the messages in progress within ``stop_within``, release the others, and deregister."""
@@ -262,6 +277,7 @@ class HostInstance:
         deadline = time.monotonic() + self._settings.stop_within.total_seconds()
         if self._jobs is not None:
             self._jobs.loop.stop()
+        _stop_part(self._services, deadline)
         _stop_part(self._configuration, deadline)
         self.http.close(_get_rest(deadline))
         self.polled.stop(_get_rest(deadline))
@@ -307,6 +323,9 @@ class HostInstance:
         is_polling = self.polled.apply(
             {location.location_id: location for location in _select(locations, ReceivedBy.POLLER) if location.enabled}
         )
+        waiting = {} if self.orchestrations is None else self.orchestrations.waiting
+        polled = {key: problem for key, problem in self.polled.problems.items() if isinstance(key, uuid.UUID)}
+        report_problems(connection, self.registration.host_instance, {**self.http.problems, **polled, **waiting})
         # Last: callers that wait get their responses before a stopped host claims no more messages.
         self.registration.set_stopped(connection, host.stopped)
         return is_polling and is_listening
@@ -334,10 +353,11 @@ class HostInstance:
         if not self._is_running:
             return
         yield from collect_host_metrics(self._host.name, self.messaging, self.http, self.registration)
-        polled = {one.location.name: (one.meter, one.state) for one in self.polled.running.copy().values() if one.state}
+        polled = {one.location.name: one.meter for one in self.polled.running.copy().values() if one.state}
         yield from collect_location_metrics(self._host.name, polled)
         yield from self._load.collect()
         yield from self._instances.collect()
+        yield from self._services.collect()
 
     def find_problems(self) -> list[str]:
         """Return the reasons why the instance cannot do its work at the moment."""
@@ -345,9 +365,18 @@ class HostInstance:
             return ["The host instance is not running."]
         lost = [] if self.registration.has_lock else ["The host instance has lost its lock in the MessageBox."]
         orchestrations = [] if self.orchestrations is None else self.orchestrations.problems
-        running = self.polled.running.copy().values()
-        polled = [f"{one.location.name}: {one.failure}" for one in running if one.failure]
-        return [*lost, *self.http.problems, *self.polled.problems.values(), *polled, *orchestrations]
+        return [*lost, *orchestrations, *self._services.find_problems()]
+
+    def _read_services(self, connection: Connection) -> list[MonitoredService]:
+        """Return the services that this process serves, and no pipeline. Nobody reports the state of a location for
+        HTTP: it receives, if no process has a problem with it."""
+        polled = {key for key, one in self.polled.running.copy().items() if one.state is not None}
+        locations = polled | self.polled.problems.copy().keys() | self.http.problems.keys() | self.http.enabled_ids
+        return [
+            replace(service, state=service.state or RECEIVING)
+            for service in read_monitored_services(connection, self._host.name)
+            if (service.service_id in locations if service.kind == LOCATION else service.kind != SINK)
+        ]
 
     def __enter__(self) -> Self:
         self.start()

@@ -314,16 +314,17 @@ def _format_claims(entries: Sequence[JournalEntry]) -> tuple[str, str, str]:
 @dataclass(frozen=True, kw_only=True)
 class OrchestrationUse:
     """The application and the host of a version of an orchestration, and the number of its instances and messages.
-    ``problems`` is why its host does not load files, by path."""
+    ``problem`` is why its host does not load its file."""
 
     service_id: uuid.UUID
     application: str
     host: str
     instances: int
+    waiting_instances: int
     suspended_instances: int
-    waiting: int
+    queued_messages: int
     suspended_messages: int
-    problems: Mapping[str, str]
+    problem: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,8 @@ _EXPECTED = (PostroomError, OSError)
 class BackgroundLoop:
     """Calls ``step`` again and again, and waits in between for as many seconds as it returned.
 
-    A step that raises is logged and called again after a backoff. ``interrupt`` is called by ``stop``; it ends a wait
-    inside the step.
+    A step that raises is logged and called again after a backoff. An error that comes again is logged once, until a
+    step succeeds. ``interrupt`` is called by ``stop``; it ends a wait inside the step.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class BackgroundLoop:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        failures = 0
+        failures, logged = 0, ""
         while True:
             # Before the step, so that a wake-up during the step is not lost.
             self._wake.clear()
@@ -83,15 +83,17 @@ class BackgroundLoop:
                 if self.stopping:
                     return
                 failures += 1
-                self._log(error)
+                self._log(error, again=logged == repr(error))
+                logged = repr(error)
                 self._stopping.wait(self._backoff.delay(failures))
                 continue
-            failures = 0
+            failures, logged = 0, ""
             if delay > 0:
                 self._wake.wait(delay)
 
-    def _log(self, error: Exception) -> None:
+    def _log(self, error: Exception, *, again: bool) -> None:
         if isinstance(error, _EXPECTED):
-            _log.warning("%s: %s", self._thread.name, " ".join(str(error).split()))
+            level = logging.DEBUG if again else logging.WARNING
+            _log.log(level, "%s: %s", self._thread.name, " ".join(str(error).split()))
         else:
-            _log.error("%s failed", self._thread.name, exc_info=error)
+            _log.log(logging.DEBUG if again else logging.ERROR, "%s failed", self._thread.name, exc_info=error)

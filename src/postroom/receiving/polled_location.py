@@ -55,8 +55,6 @@ class PolledLocation(Running):
         self.meter = LocationMeter(location.location_id, clock)
         #: None while another process serves the location, or none.
         self.state: LocationState | None = None
-        #: Why the last poll failed.
-        self.failure: str | None = None
         self._clock = clock
         self.adapter: ReceiveAdapter = location.adapter.make_receiver(home)
         self._connect = connect
@@ -102,10 +100,9 @@ class PolledLocation(Running):
             self.close()  # another process may serve the location now
             raise
         except Exception as error:
-            self.failure = " ".join(str(error).split()) or type(error).__name__
-            self._store_progress(connection, LocationState.FAILING, self.failure)
+            reason = " ".join(str(error).split()) or type(error).__name__
+            self._store_progress(connection, LocationState.FAILING, reason)
             raise
-        self.failure = None
         return delay
 
     def _acquire(self, connection: Connection) -> bool:

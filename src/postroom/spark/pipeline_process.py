@@ -9,9 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DefinitionError, PostroomError, Unavailable
@@ -25,11 +27,19 @@ from postroom.messagebox.coordination.running_processes import (
     read_routing_version,
     register_process,
     report_configuration,
+    report_problems,
 )
-from postroom.messagebox.intake.location_progress import LocationState
+from postroom.messagebox.monitored_services import (
+    LOCATION,
+    SINK,
+    STARTING,
+    MonitoredService,
+    read_monitored_services,
+)
 from postroom.messagebox.throttling.load import Load, read_load
 from postroom.monitoring.load import LoadMetrics
 from postroom.monitoring.metrics import Metric
+from postroom.monitoring.services import ServiceWatch
 from postroom.ports.missing_secrets import find_missing_secrets
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.location_metrics import collect_location_metrics
@@ -93,6 +103,7 @@ class PipelineProcess:
         self._listener = Listener(
             partial(login.connect, "pipeline"), {CONFIGURATION_CHANNEL: self._note_change}, prepare=self._register
         )
+        self._services = ServiceWatch(host.name, partial(login.connect, "services"), self._read_services)
         self._process_id = 0
         self._has_changed = True
         #: The configuration that was read last, and its routing version.
@@ -104,6 +115,8 @@ class PipelineProcess:
         """Serve until ``stopping`` is set, or until a single run is finished. Return the counts of all locations and
         sinks. Raise Unavailable if Spark dies. A single run also raises what it could not do."""
         is_finished = False
+        if not self._once:
+            self._services.loop.start()  # a single run reports at its end what it could not do
         try:
             while not (is_finished or stopping.is_set() or has_died(self._session, within=0)):
                 self._apply_configuration()
@@ -136,19 +149,22 @@ class PipelineProcess:
         running = [*self._runner.running.copy().values(), *stopping]
         yield from collect_pipeline_metrics(self._host.name, running, self._sinks)
         yield from self._load.collect()
+        yield from self._services.collect()
 
     def find_problems(self) -> list[str]:
         """Return the reasons why the process cannot do its work at the moment."""
         if self._listener.connection is None:
             return ["The MessageBox does not answer."]
-        problems = list(self._runner.problems.values())
-        for running in self._runner.running.copy().values():
-            name, progress = running.location.name, running.get_progress()
-            if progress.state is LocationState.STARTING:
-                problems.append(f"{name} is starting.")
-            elif progress.state is LocationState.FAILING:
-                problems.append(f"{name}: {progress.reason}")
-        return problems
+        return self._services.find_problems()
+
+    def _read_services(self, connection: Connection) -> list[MonitoredService]:
+        """Return the sinks, and the locations that this process serves. One without a report is starting."""
+        served = {*self._runner.running.copy(), *self._runner.problems.copy()}
+        return [
+            replace(service, state=service.state or STARTING)
+            for service in read_monitored_services(connection, self._host.name)
+            if service.kind == SINK or (service.kind == LOCATION and service.service_id in served)
+        ]
 
     def _apply_configuration(self) -> None:
         """Start, stop and restart locations as configured. A disabled location receives nothing (ORS-07)."""
@@ -163,6 +179,8 @@ class PipelineProcess:
             load = None if self._once else read_load(connection, self._host.host_id)
             wanted = {one.location_id: one for one in select_locations_to_serve(connection, self._locations)}
             self._runner.apply({key: location for key, location in wanted.items() if key not in self._finished})
+            problems = self._runner.problems.items()
+            report_problems(connection, self._process_id, {key: why for key, why in problems if isinstance(key, UUID)})
             stopping = self._runner.stopping.values()
             if stopping:
                 self._select_at = 0.0  # a changed location is restarted at once
@@ -280,6 +298,9 @@ class PipelineProcess:
             _log.info("receiving is no longer throttled at %s", ", ".join(sorted(ended)))
 
     def _stop_all(self) -> None:
+        self._services.loop.stop()
+        self._services.loop.join()
+        self._services.close()
         self._runner.stop(within=0.0)
         self._runner.join()
         self._sinks.stop()
@@ -303,8 +324,7 @@ def choose_running_class(location: ReceiveLocation) -> type[RunningLocation]:
 
 def collect_pipeline_metrics(host: str, running: Sequence[RunningLocation], sinks: Sinks) -> Iterator[Metric]:
     """Yield the metrics of the pipeline process of a host."""
-    states = {location.location.name: (location.meter, location.get_progress().state) for location in running}
-    yield from collect_location_metrics(host, states)
+    yield from collect_location_metrics(host, {location.location.name: location.meter for location in running})
     yield Metric(
         "summary",
         "postroom_receive_seconds",

@@ -15,11 +15,11 @@ from postroom.errors import StateError
 from postroom.messagebox.connection import connect
 from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import migrate
+from postroom.monitoring.services import Report
 from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.backlog import Backlog, apply_backlog_decisions
 from postroom.operations.deployment.plan import Action
 from postroom.operations.ports.receive_locations import create_watched_folders
-from postroom.up.change_report import Report
 from postroom.up.supervisor import MonitoringSettings, SparkOptions, Supervisor
 
 

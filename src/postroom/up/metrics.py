@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import InstanceCount, count_instances_of_host
+from postroom.messagebox.monitored_services import FAILING, MonitoredService
 from postroom.monitoring.load import InstanceMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.server import Target
+from postroom.monitoring.services import collect_service_metrics
 from postroom.operations.hosts import list_hosts
+from postroom.operations.services import list_monitored_services
 from postroom.up.supervisor import Supervisor
 
 
@@ -38,12 +42,26 @@ class SupervisorMetrics:
             labels=("process",),
         )
         yield from self._instances.collect()
+        yield from collect_service_metrics(self._read_services())
 
     def find_problems(self) -> list[str]:
-        """Return the processes that do not run."""
+        """Return the processes that do not run, and why services are failing."""
         database = [] if self._supervisor.has_database else ["PostgreSQL is not running."]
         stopped = [process.name for process in self._supervisor.processes if not process.is_running]
-        return database + [f"{name} is not running." for name in stopped]
+        failing = [
+            f"{service.display_name}: {service.reason}"
+            for _, service in self._read_services()
+            if service.state == FAILING
+        ]
+        return database + [f"{name} is not running." for name in stopped] + failing
+
+    def _read_services(self) -> list[tuple[str, MonitoredService]]:
+        """Return the services of all hosts, or none if the MessageBox does not answer."""
+        try:
+            with self._connect() as connection:
+                return list_monitored_services(connection)
+        except PostroomError:
+            return []
 
     def list_targets(self) -> list[Target]:
         """Return the addresses of the metrics of all supervised processes."""

@@ -23,11 +23,12 @@ from postroom.messagebox.coordination.notifications import CONFIGURATION_CHANNEL
 from postroom.messagebox.embedded import EmbeddedServer
 from postroom.monitoring.logs import LogFormat
 from postroom.monitoring.server import LOOPBACK
+from postroom.monitoring.services import Report
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.ports.send_ports import read_send_ports
 from postroom.processes.frozen_processes import FrozenProcesses
 from postroom.spark.settings import add_bulk_settings
-from postroom.up.change_report import ChangeReport, Report
+from postroom.up.change_report import ChangeReport
 from postroom.up.child_process import ChildProcess
 
 _POLL_SECONDS = 0.2

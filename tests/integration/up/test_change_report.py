@@ -10,13 +10,12 @@ from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import (
     ProcessKind,
-    read_code_problems,
     register_process,
-    report_code_problems,
+    report_problems,
 )
 from postroom.messagebox.instances import Suspended, SuspendedCount, count_suspended
 from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
-from postroom.operations.ports.receive_locations import describe_running_locations
+from postroom.operations.services import list_monitored_services
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.up.change_report import ChangeReport
 from postroom.up.child_process import ChildProcess
@@ -50,7 +49,7 @@ def test_the_supervisor_reports_state_changes_of_locations(box: Box, tmp_path: P
 
     with connect(box.url) as connection:
         FileClaimer(connection, location, tmp_path).scan()
-        assert describe_running_locations(box.connection) == {}  # it only starts
+        assert [service.state for _, service in list_monitored_services(box.connection)] == ["starting"]
         report.store(connection, LocationProgress(location_id=of))
         ReportingSupervisor(box.url, tmp_path, report=add_line).run(stop)
     assert lines == [
@@ -104,11 +103,14 @@ def test_the_supervisor_reports_each_stop_of_an_ordered_port() -> None:
     assert lines == ["Ordered: 1 message was suspended (DELIVERY)"] * 2
 
 
-def test_the_supervisor_reports_once_that_a_host_does_not_load_edited_code(box: Box) -> None:
+def test_the_supervisor_reports_once_that_a_host_does_not_load_edited_code(box: Box, tmp_path: Path) -> None:
+    apply_orchestrations(box, tmp_path, ECHO)
+    [echo] = [service for _, service in list_monitored_services(box.connection) if service.name == "echo"]
+    process = register_process(box.connection, box.host().host_id, ProcessKind.HOST)
+    report_problems(box.connection, process, {echo.service_id: "app.py is not what was applied."})
     lines = list[str]()
     changes = ChangeReport(lines.append, lines.append)
-    process = register_process(box.connection, box.host().host_id, ProcessKind.HOST)
-    report_code_problems(box.connection, process, {"app.py": "app.py is not what was applied."})
     for _ in range(2):
-        changes.report_code_problems(read_code_problems(box.connection))
-    assert lines == ["app.py is not what was applied."]
+        changes.report_if_due(box.url)
+        changes._next_report = 0.0
+    assert lines == ["echo: app.py is not what was applied."]

@@ -113,6 +113,26 @@ def test_stop_interrupts_a_wait_inside_the_step() -> None:
     assert loop.join(PATIENCE)
 
 
+def test_an_error_that_comes_again_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    outcomes: list[Exception | None] = [OSError("away"), OSError("away"), None, OSError("away"), OSError("gone")]
+    done = threading.Event()
+
+    def step() -> float:
+        if not outcomes:
+            done.set()
+            return 60.0
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+        return 0.0
+
+    loop = BackgroundLoop("poller", step, backoff=Backoff(first=0.001, longest=0.001))
+    loop.start()
+    assert done.wait(PATIENCE)
+    loop.stop()
+    loop.join()
+    assert [record.getMessage() for record in caplog.records] == ["poller: away", "poller: away", "poller: gone"]
+
+
 def test_a_failure_during_stop_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     stop = threading.Event()
 

@@ -36,6 +36,11 @@ class DeployedCode:
         self.problems: dict[str, str] = {}
 
     @property
+    def waiting(self) -> dict[uuid.UUID, str]:
+        """Why orchestrations wait, by their ids."""
+        return {one.service_id: self.problems[one.file] for one in self._deployed if one.file in self.problems}
+
+    @property
     def service_ids(self) -> list[uuid.UUID]:
         """The ids of the orchestrations that are loaded, or cannot be loaded. Those that wait are not among them."""
         return list(self._found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,7 +20,6 @@ from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.hosts.orchestrations.worker import InstanceWorker
 from postroom.messagebox.configuration.hosts import Dequeuing, Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
-from postroom.messagebox.coordination.running_processes import report_code_problems
 from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, read_orchestrations
 
 _log = logging.getLogger(__name__)
@@ -99,18 +99,19 @@ class OrchestrationRunner:
 
     def load_code(self, connection: Connection) -> None:
         """Load the code of the deployed orchestrations, if anything was applied. One thread at a time."""
-        before = self._code.problems
         self._code.load(read_orchestrations(connection, host_id=self._host.host_id))
-        if before or self._code.problems:
-            report_code_problems(connection, self._host_instance, self._code.problems)
         self.wake()
 
     @property
+    def waiting(self) -> dict[uuid.UUID, str]:
+        """Why orchestrations wait, by their ids: their code is not loaded."""
+        return self._code.waiting
+
+    @property
     def problems(self) -> list[str]:
-        """The reasons why orchestrations cannot run at the moment."""
+        """The reasons why this process cannot run orchestrations as usual."""
         stuck = len(self._watch.stuck_threads)
-        blocked = f"{format_count(stuck, 'thread')} of orchestrations cannot be interrupted."
-        return [*self._code.problems.values(), *([blocked] if stuck else [])]
+        return [f"{format_count(stuck, 'thread')} of orchestrations cannot be interrupted."] if stuck else []
 
     def wake(self) -> None:
         """Poll now: there may be messages."""

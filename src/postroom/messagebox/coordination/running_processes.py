@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -107,22 +108,13 @@ def report_throttles(connection: Connection, process_id: int, throttles: Mapping
     )
 
 
-def report_code_problems(connection: Connection, process_id: int, problems: Mapping[str, str]) -> None:
-    """Report why a process does not load files with orchestrations, by path."""
+def report_problems(connection: Connection, process_id: int, problems: Mapping[uuid.UUID, str]) -> None:
+    """Report why services do not work in a process, by their ids."""
+    values = Jsonb({str(service_id): problem.replace("\0", "\\0") for service_id, problem in problems.items()})
     connection.execute(
-        "UPDATE messagebox.host_instances SET code_problems = %s WHERE id = %s", (Jsonb(problems), process_id)
+        "UPDATE messagebox.host_instances SET problems = %s WHERE id = %s AND problems <> %s",
+        (values, process_id, values),
     )
-
-
-def read_code_problems(connection: Connection) -> set[str]:
-    """Return why running processes do not load files with orchestrations."""
-    return {
-        problem
-        for (problem,) in connection.execute(
-            "SELECT p.value FROM messagebox.host_instances i, jsonb_each_text(i.code_problems) p"
-            " WHERE i.dead_since IS NULL"
-        )
-    }
 
 
 def list_running_processes(connection: Connection) -> list[RunningProcess]:

@@ -71,8 +71,8 @@ CREATE TABLE messagebox.host_instances (
     dead_since       timestamptz,                                    -- when a job first found that its lock is gone
     -- How the process itself is throttled, by direction.
     throttles        jsonb NOT NULL DEFAULT '{}',
-    -- Why files with orchestrations are not loaded, by path.
-    code_problems    jsonb NOT NULL DEFAULT '{}'
+    -- Why services do not work in this process, by the id of the service.
+    problems         jsonb NOT NULL DEFAULT '{}'
 );
 
 -- Each enumeration is a StrEnum in Python with the same labels.

@@ -99,14 +99,16 @@ def lock_sinks_served(connection: Connection, host_id: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedSink(SinkProgress):
-    """The last report about a sink. ``since`` is when its state began."""
+    """The last report about a sink, and the process that has stored it. ``since`` is when its state began."""
 
     since: datetime | None = None
+    server: str = ""
+    pid: int = 0
 
 
 def read_reported_sinks(connection: Connection) -> dict[uuid.UUID, ReportedSink]:
     """Return the last report about each sink, by the id of the port."""
-    columns = "state, since, batches, written, rate, last_batch_at, reason"
+    columns = "state, since, server, pid, batches, written, rate, last_batch_at, reason"
     rows = connection.cursor(row_factory=dict_row).execute(f"SELECT port_id, {columns} FROM running_sinks")
     return {row.pop("port_id"): ReportedSink(**row | {"state": SinkState(row["state"])}) for row in rows}
 

@@ -45,8 +45,10 @@ class OrchestrationListing:
     file: str
     instances: int
     """Instances that have not ended."""
+    waiting_instances: int
+    """Those of them that wait for a message or a timer."""
     suspended_instances: int
-    waiting: int
+    queued_messages: int
     """Messages in the work queue, for new and for existing instances."""
     suspended_messages: int
     """Messages that would activate an instance, and messages that an ended instance has not received."""
@@ -81,10 +83,11 @@ def list_orchestrations(connection: Connection, *, application: str | None = Non
             priority=one.priority,
             file=one.file,
             instances=use.instances,
+            waiting_instances=use.waiting_instances,
             suspended_instances=use.suspended_instances,
-            waiting=use.waiting,
+            queued_messages=use.queued_messages,
             suspended_messages=use.suspended_messages,
-            problem=use.problems.get(one.file),
+            problem=use.problem,
             service_id=use.service_id,
             subscription_id=one.subscription_id,
         )

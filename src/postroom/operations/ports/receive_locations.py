@@ -132,21 +132,6 @@ def list_served_locations(connection: Connection, *, clock: Clock = system_clock
     return list(filter(is_served, locations))
 
 
-def describe_running_locations(connection: Connection) -> dict[str, tuple[LocationState, str]]:
-    """Return the state and a description of each served location, by name. Locations that are starting are left out."""
-    reports = read_reported_states(connection)
-    described: dict[str, tuple[LocationState, str]] = {}
-    for location in list_served_locations(connection):
-        state, reason = reports.get(location.location_id, (LocationState.STARTING, None))
-        if location.is_two_way:
-            state = LocationState.RECEIVING
-        if state is LocationState.RECEIVING:
-            described[location.name] = state, f"receiving {location.uri}"
-        elif state is not LocationState.STARTING:
-            described[location.name] = state, reason or state.value
-    return described
-
-
 def create_watched_folders(connection: Connection, home: Path) -> list[str]:
     """Create the watched folders, so that files can be dropped before the locations run.
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.coordination.running_processes import list_running_processes
 from postroom.messagebox.sinks.sink_progress import (
     ReportedSink,
     SinkState,
@@ -55,12 +56,16 @@ def list_sinks(connection: Connection) -> list[SinkListing]:
     served = {host.name for host in read_hosts(connection) if host.host_id in locked}
     reports = read_reported_sinks(connection)
     sinks = {port.port_id: port for port in read_send_ports(connection) if port.is_sink}
+    processes = {(process.server, process.pid) for process in list_running_processes(connection)}
     found = []
     for listed in list_ports(connection):
         if listed.port_id not in sinks:
             continue
         report = reports.get(listed.port_id, ReportedSink())
-        is_served = listed.host in served  # the last report of a process that has ended is out of date
+        if (report.server, report.pid) not in processes:
+            # The last report of a process that has ended is out of date.
+            report = ReportedSink(last_batch_at=report.last_batch_at)
+        is_served = listed.host in served
         state = report.state.value if is_served else "not running"
         if is_served and listed.state is not ServiceState.STARTED and report.state is SinkState.WAITING:
             state = listed.state.name.lower()

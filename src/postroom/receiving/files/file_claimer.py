@@ -110,7 +110,10 @@ class FileClaimer:
         self._folders: ClaimFolders  # while a scan runs
         self._recovered_at: datetime | None = None
         self._capacity: int | None = None  # how many files could be claimed at the last check, if there were more
+        #: What the last recovery and this scan have found, and what is logged already.
+        self._recovery_problems: dict[str, None] = {}
         self._problems: dict[str, None] = {}
+        self._logged: set[str] = set()
 
     def scan(self) -> Scan:
         """Scan the folder once: claim the settled files, and repair what a crash has left."""
@@ -120,12 +123,15 @@ class FileClaimer:
             return self._scan() if is_locked else Scan(active=True, paused=True)
 
     def _scan(self) -> Scan:
-        before, self._problems = self._problems, {}
+        self._problems = {}
         with open_claim_folders(self._definition, self._home, self._location_id) as self._folders:
-            self._recover_if_due()
+            if self._recover_if_due():
+                self._recovery_problems = self._problems
+            self._problems = dict(self._recovery_problems)
             claimed = self._claim_settled() + self._complete_moved()
-        for problem in self._problems.keys() - before.keys():
+        for problem in self._problems.keys() - self._logged:
             _log.warning("%s", problem)
+        self._logged = set(self._problems)
         return Scan(
             active=True,
             claimed=claimed,
@@ -332,7 +338,8 @@ class FileClaimer:
 
     # -- recovery -----------------------------------------------------------------------------------------------
 
-    def _recover_if_due(self) -> None:
+    def _recover_if_due(self) -> bool:
+        """Repair what a crash has left, unless that was done a moment ago."""
         now = self._clock()
         first = self._recovered_at is None
         if self._recovered_at is None or not timedelta() <= now - self._recovered_at < _RECOVER_EVERY:
@@ -344,6 +351,8 @@ class FileClaimer:
                 self._repair(found, first=first)
             self._adopt(present)
             self._recovered_at = now
+            return True
+        return False
 
     def _repair(self, found: UnfinishedClaim, *, first: bool) -> None:
         claim = found.claim

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -124,9 +125,19 @@ class HttpLocations:
         return {opened.server.port: opened.server.connections for opened in self._listeners.running.copy().values()}
 
     @property
-    def problems(self) -> list[str]:
-        """The problems that keep the host from serving its locations."""
-        return list(self._listeners.problems.values())
+    def enabled_ids(self) -> set[uuid.UUID]:
+        """The ids of the enabled locations that the host listens for, or should listen for."""
+        served = (self._locations.get(key, {}) for key in [*self._listeners.running, *self._listeners.problems])
+        return {one.location_id for locations in served for one in locations.values() if one.enabled}
+
+    @property
+    def problems(self) -> dict[uuid.UUID, str]:
+        """The problems that keep the host from serving its locations, by the ids of these."""
+        found: dict[uuid.UUID, str] = {}
+        for key, problem in self._listeners.problems.copy().items():
+            served = [key] if isinstance(key, uuid.UUID) else [one.location_id for one in self._locations[key].values()]
+            found |= dict.fromkeys(served, problem)
+        return found
 
     def serve(self, deployed: list[ReceiveLocation]) -> bool:
         """Serve these locations from now on. Return False if one of them cannot be served now."""

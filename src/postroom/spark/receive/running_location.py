@@ -195,7 +195,7 @@ class RunningLocation(Running):
         self._failure = failure
         if error is not None:
             self._set_problem(error)
-        _log.warning("%s: %s", self.location.name, failure)
+        _log.debug("%s: %s", self.location.name, failure)  # the process logs it once, from the report
         self._query_failures += 1
         self._start_at = time.monotonic() + _QUERY_BACKOFF.delay(self._query_failures)
 

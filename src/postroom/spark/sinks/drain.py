@@ -115,13 +115,12 @@ class Drain:
         return drained
 
     def report_unusable(self, connection: Connection, port: SendPort) -> StateError | None:
-        """Report, log and return the error if Spark lacks a jar that a sink needs, even if no message waits for it."""
+        """Report and return the error if Spark lacks a jar that a sink needs, even if no message waits for it."""
         report = self._reports.get(port.port_id)
         try:
             if isinstance(port.adapter, SinkDefinition):
                 self._writer.check(port.adapter)
         except StateError as error:
-            _log.error("%s: %s", port.name, error.join_sentences())
             report = self._reports.setdefault(port.port_id, SinkReport(port.port_id))
             report.store_failure(connection, format_reason(error))
             return error
@@ -207,7 +206,7 @@ class Drain:
     ) -> str:
         """Retry the messages by the port's policy, or suspend them. Return the reason in one line."""
         failure = _to_failure(error)
-        _log.warning("%s: %s", port.name if port else batch.batch_id, format_reason(failure))
+        _log.debug("%s: %s", port.name if port else batch.batch_id, format_reason(failure))
         retries: dict[int, ScheduledRetry] = {}
         if port is not None and failure.can_retry:
             retry = ScheduledRetry(

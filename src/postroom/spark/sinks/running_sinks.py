@@ -128,7 +128,9 @@ class Sinks:
         except Exception as error:
             self._pause_after_failure(port_id)
             expected = isinstance(error, PostroomError)
-            _log.warning("%s: %s", name, format_reason(error), exc_info=None if expected else error)
+            # The process logs an expected error once, from the report of the sink.
+            level = logging.DEBUG if expected else logging.WARNING
+            _log.log(level, "%s: %s", name, format_reason(error), exc_info=None if expected else error)
             self.problems[port_id] = (
                 error if isinstance(error, PostroomError) else _write_failure(name, format_reason(error), _KEPT)
             )
@@ -152,7 +154,8 @@ class Sinks:
         self.counts["written"] += drained.written
         self.batches[name] += drained.failure is None
         self.written[name] += drained.written
-        _log.info("%s: %d messages written", name, drained.written)
+        if drained.written:
+            _log.info("%s: %d messages written", name, drained.written)
         sink = port.adapter if port else None
         interval, batch_size = (sink.interval, sink.max_messages) if isinstance(sink, SinkDefinition) else (0.0, 0)
         if drained.failure is not None:

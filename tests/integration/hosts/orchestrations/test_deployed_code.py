@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import DefinitionRefused
-from postroom.messagebox.coordination.running_processes import read_code_problems
 from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.operations.deployment.plan import Action, ChangeKind
 from postroom.operations.deployment.taken_changes import wait_until_taken
@@ -58,7 +57,6 @@ def test_a_file_that_was_edited_is_not_run_before_it_is_applied(
     second = start_host(recorder)
     advice = f"Run 'postroom apply {file}'"
     wait_until(lambda: any(advice in problem for problem in second.find_problems()), what="the edit detected")
-    wait_until(lambda: any(advice in problem for problem in read_code_problems(box.connection)), what="its report")
     [listed] = list_orchestrations(box.connection)
     assert advice in str(listed.problem)
     publish(box, "order", "", key="new")
@@ -66,7 +64,6 @@ def test_a_file_that_was_edited_is_not_run_before_it_is_applied(
     file.write_text(applied)
     wait_until(lambda: sent(recorder) == [b"1 2", b"ask", b"ask"], what="the end with the applied code")
     wait_until(lambda: second.find_problems() == [], what="no problem")
-    wait_until(lambda: read_code_problems(box.connection) == set(), what="no report of a problem")
     assert [one.problem for one in list_orchestrations(box.connection)] == [None]
 
 

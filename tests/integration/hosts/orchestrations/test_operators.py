@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from postroom.errors import StateError
 from postroom.messagebox.instances import InstanceQuery, InstanceState, get_instance, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.deployment.taken_changes import wait_until_taken
+from postroom.operations.instances.changes import resume_with_body
 from postroom.operations.orchestrations import states as orchestration_states
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
@@ -41,6 +43,8 @@ def test_an_exception_suspends_the_instance_and_a_resume_continues_it(
     assert (instance.state, instance.error_code) == (InstanceState.SUSPENDED, "ORCHESTRATION")
     assert "ZeroDivisionError" in str(instance.error_description)
     assert "line 20, in divide" in str(instance.error_description)
+    with pytest.raises(StateError, match="it is an orchestration that has started"):
+        resume_with_body(box.connection, instance.instance_id, b"2")
     apply_orchestrations(box, tmp_path, code.replace("10 //", "10 + 0 *"))
     wait_until_taken(box.connection, ["Default"])
     resume(box.connection, instance.instance_id)
@@ -57,6 +61,12 @@ def test_a_stopped_orchestration_is_not_activated_and_its_instances_continue(
     start_host(recorder)
     publish(box, "order", "", key="a")
     wait_until(lambda: sent(recorder) == [b"ask"], what="a waiting instance")
+
+    def count_waiting() -> tuple[int, int, int]:
+        [listed] = orchestration_states.list_orchestrations(box.connection)
+        return listed.instances, listed.waiting_instances, listed.queued_messages
+
+    wait_until(lambda: count_waiting() == (1, 1, 0), what="the waiting instance in the listing")
     orchestration_states.stop(box.connection, "collect")
     publish(box, "order", "", key="b")
     assert box.suspended() == [("PORT_STOPPED", True)]

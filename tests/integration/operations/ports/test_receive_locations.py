@@ -12,16 +12,20 @@ from postroom.messagebox.coordination.running_processes import (
 from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.operations.ports.receive_locations import (
     create_watched_folders,
-    describe_running_locations,
     disable,
     list_locations,
     list_served_locations,
 )
+from postroom.operations.services import list_monitored_services
 from postroom.receiving.files.file_claimer import FileClaimer
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
 from tests.support.inbox_location import add_inbox_location
 from tests.support.two_way import make_location_two_way
+
+
+def describe_locations(box: Box) -> dict[str, tuple[str | None, str | None]]:
+    return {service.name: (service.state, service.reason) for _, service in list_monitored_services(box.connection)}
 
 
 def test_a_location_is_served_while_a_process_has_locked_it(box: Box, tmp_path: Path) -> None:
@@ -41,9 +45,9 @@ def test_a_failing_location_is_shown_with_its_reason_although_its_lock_is_releas
     with connect(box.url) as connection:
         failing = LocationProgress(location_id=location.location_id, state=LocationState.FAILING, reason="No folder.")
         LocationReport().store(connection, failing)
-        assert describe_running_locations(box.connection) == {}
+        assert describe_locations(box) == {"drop": (None, None)}
         register_process(connection, location.host_id, ProcessKind.PIPELINE)
-        assert describe_running_locations(box.connection) == {"drop": (LocationState.FAILING, "No folder.")}
+        assert describe_locations(box) == {"drop": ("failing", "No folder.")}
         [listed] = list_locations(box.connection)
         assert (listed.state, listed.reason) == ("failing", "No folder.")
 
@@ -57,9 +61,7 @@ def test_a_two_way_location_is_served_while_its_host_runs(box: Box) -> None:
         assert list_served_locations(box.connection) == [location]
         [listed] = list_locations(box.connection)
         assert listed.state == "receiving"
-        assert describe_running_locations(box.connection) == {
-            "web": (LocationState.RECEIVING, f"receiving {location.uri}")
-        }
+        assert describe_locations(box) == {"web": ("receiving", f"receiving {location.uri}")}
         disable(box.connection, "web")
         [listed] = list_locations(box.connection)
         assert listed.state == "disabled"

@@ -56,7 +56,7 @@ def test_a_row_is_received_published_and_removed_without_spark(box: Box, outbox:
     assert (listed.state, listed.waiting) == ("receiving", 0)
     metrics = {metric.name: metric for metric in instance.collect_metrics()}
     assert metrics["postroom_received"].values["Default", "rows", "published"] == 1
-    assert metrics["postroom_location_state"].values["Default", "rows", "receiving"] == 1.0
+    assert metrics["postroom_service_state"].values["Default", "location", "rows", "receiving"] == 1.0
     outbox.put(b"no order")
     wait_until(lambda: box.suspended())
     assert box.suspended() == [("PIPELINE", True)]
@@ -109,7 +109,7 @@ def test_an_adapter_that_is_not_installed_is_a_problem_and_stops_no_other_locati
     outbox.put(ORDER)
     wait_until(lambda: recorder.sent)
     [problem] = instance.find_problems()
-    assert problem.startswith("birds cannot be started:")
+    assert problem.startswith("birds: birds cannot be started:")
     assert "There is no adapter of the kind 'carrier_pigeon'" in problem
 
 

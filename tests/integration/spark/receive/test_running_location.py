@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -105,6 +106,7 @@ def test_a_folder_that_cannot_be_created_is_reported(box: Box, login: Login, tmp
 def test_a_location_does_not_create_its_folder_again_while_it_runs(
     box: Box, login: Login, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, "postroom.processes")  # an error that comes again is not a warning
     location = add_file_location(box, tmp_path / "in")
     running = RunningLocation(NO_SESSION, location, login=login, home=tmp_path)
     running.start()

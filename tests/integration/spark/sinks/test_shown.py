@@ -10,6 +10,7 @@ from postroom.adapters import SparkSink, SparkTable
 from postroom.errors import NotAllowed
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import connect
+from postroom.messagebox.coordination.running_processes import ProcessKind, register_process
 from postroom.messagebox.sinks.sink_progress import SinkReport, lock_sinks_served
 from postroom.operations.describe import describe_value
 from postroom.operations.ports.send_ports import get_guarantee
@@ -36,6 +37,7 @@ def test_the_state_and_counts_of_a_sink_are_shown(box: Box, tmp_path: Path) -> N
     assert one.guarantee == "exactly once: each batch is a directory that appears whole"
     with connect(box.url, user=box.host().role_name) as process:
         lock_sinks_served(process, box.host().host_id)
+        register_process(process, box.host().host_id, ProcessKind.PIPELINE)
         assert shown(box).state == "waiting"
         seen = []
         drain = make_drain(box, tmp_path, lambda step: seen.append(shown(box).state))
@@ -67,6 +69,7 @@ def test_the_reason_of_an_interrupted_batch_is_shown(box: Box, tmp_path: Path) -
     publish(box, b"a")
     with connect(box.url) as process:
         lock_sinks_served(process, box.host().host_id)
+        register_process(process, box.host().host_id, ProcessKind.PIPELINE)
         box.set_port_states(ServiceState.STOPPED)
         assert shown(box).state == "stopped"
         drain = make_drain(box, tmp_path)
@@ -75,6 +78,17 @@ def test_the_reason_of_an_interrupted_batch_is_shown(box: Box, tmp_path: Path) -
         with pytest.raises(RuntimeError):
             drain_batch(drain, box)
         assert (shown(box).state, shown(box).reason) == ("failing", "the disk is gone")
+
+
+def test_a_restarted_process_does_not_show_what_the_one_before_has_written(box: Box, tmp_path: Path) -> None:
+    add_sink(box, SparkSink("parquet", "lake"))
+    publish(box, b"a")
+    with connect(box.url) as process:
+        lock_sinks_served(process, box.host().host_id)
+        drain_batch(make_drain(box, tmp_path), box)  # this process is not registered: it stands for one that has ended
+        one = shown(box)
+        assert (one.state, one.batches, one.written, one.rate) == ("waiting", 0, 0, 0.0)
+        assert one.last_batch_at is not None
 
 
 def test_a_host_reports_only_its_own_sinks(box: Box) -> None:

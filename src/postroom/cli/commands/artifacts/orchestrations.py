@@ -30,8 +30,8 @@ def orchestration() -> None:
 add_list_command(
     orchestration,
     "postroom.operations.orchestrations.states:list_orchestrations",
-    "name version newest state application host instances suspended_instances waiting suspended_messages filter"
-    " problem",
+    "name version newest state application host instances waiting_instances suspended_instances queued_messages"
+    " suspended_messages filter problem",
     help="List the orchestrations in all versions, with the number of their instances.",
     example="Example:\n  postroom orchestration list --application procurement",
     options=[click.option("--application", metavar="NAME", help="Only orchestrations of this application.")],
