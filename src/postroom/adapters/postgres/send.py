@@ -7,7 +7,7 @@ import io
 import json
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from decimal import Decimal
@@ -41,6 +41,7 @@ class PostgresSender(BatchSendAdapter):
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
         self._has_binary_body: bool | None = None
+        self._array_columns: set[str] | None = None
 
     def send_batch(self, batch: Sequence[Outgoing]) -> list[Exception | None]:
         """Write the rows of all messages in one transaction. A message that fails leaves no row."""
@@ -76,7 +77,9 @@ class PostgresSender(BatchSendAdapter):
         definition = self._definition
         content = _read(get_body(message))
         rows: list[Row] = (
-            [{}] if definition.format is None else read_rows(content, definition.format, definition.fields)
+            [{}]
+            if definition.format is None
+            else read_rows(content, definition.format, definition.fields, self._find_array_columns(connection))
         )
         shared: dict[str, str | bytes | None] = {
             column.name: format_value(message.context.get(column.as_property())) for column in definition.columns
@@ -117,6 +120,19 @@ class PostgresSender(BatchSendAdapter):
         changes = [sql.SQL("{0} = EXCLUDED.{0}").format(_quote(name)) for name in columns if name not in key]
         action = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(changes)) if changes else sql.SQL("DO NOTHING")
         return sql.SQL("{} ON CONFLICT ({}) {}").format(statement, sql.SQL(", ").join(map(_quote, key)), action)
+
+    def _find_array_columns(self, connection: _Connection) -> Collection[str]:
+        """Return the columns of the table whose types are arrays."""
+        if self._array_columns is None:
+            found = connection.execute(
+                "SELECT attname, typcategory = 'A' FROM pg_attribute JOIN pg_type t ON t.oid = atttypid"
+                " WHERE attrelid = to_regclass(%s) AND attnum > 0",
+                (self._table.as_string(connection),),
+            ).fetchall()
+            if not found:
+                return ()
+            self._array_columns = {name for name, is_array in found if is_array}
+        return self._array_columns
 
     def _has_bytes(self, connection: _Connection) -> bool:
         """Return True if the column of the body has the type bytea."""
@@ -190,16 +206,38 @@ def _decode(content: bytes) -> str:
         ) from error
 
 
-def read_rows(content: bytes, format: Format, fields: Mapping[str, str] | None) -> list[Row]:
-    """Return the rows of a document. Raise DeliveryRefused if it is malformed, or has other fields."""
+def read_rows(
+    content: bytes, format: Format, fields: Mapping[str, str] | None, array_columns: Collection[str] = ()
+) -> list[Row]:
+    """Return the rows of a document. A list is JSON, or an array of PostgreSQL in ``array_columns``. Raise
+    DeliveryRefused if the document is malformed, or has other fields."""
     try:
         text = content.decode("utf-8-sig")
         documents = _read_json(text) if format == "json" else _read_csv(text)
     except ValueError as error:  # or the text cannot be decoded
         raise DeliveryRefused(f"The document is not valid {format.upper()}.", why=str(error)) from error
-    if fields is None:
-        return [{name: format_value(value) for name, value in document.items()} for document in documents]
-    return [{column: format_value(_find(document, path)) for column, path in fields.items()} for document in documents]
+    rows = (
+        documents
+        if fields is None
+        else [{column: _find(document, path) for column, path in fields.items()} for document in documents]
+    )
+    return [
+        {
+            column: _format_array(value) if column in array_columns and isinstance(value, list) else format_value(value)
+            for column, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def _format_array(values: Sequence[object]) -> str:
+    """Return the literal of an array of PostgreSQL. Lists inside are further dimensions."""
+    return "{" + ",".join(_format_array(one) if isinstance(one, list) else _quote_element(one) for one in values) + "}"
+
+
+def _quote_element(value: object) -> str:
+    text = format_value(value)
+    return "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def format_value(value: object) -> str | None:

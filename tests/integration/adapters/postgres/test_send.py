@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -103,6 +104,29 @@ def test_fields_and_properties_become_columns(orders: Orders) -> None:
     adapter.send(Message.of(document, promoted={Region: "EU", Total: Decimal("12.5")}), attempt())
     adapter.close()
     assert orders.read("id, paid, region, total, details->'ignored'") == [(7, None, "EU", Decimal("12.5"), 1)]
+
+
+def test_a_list_becomes_an_array_that_the_receiving_adapter_reads_again(orders: Orders, database: str) -> None:
+    orders.connection.execute("ALTER TABLE public.orders ADD tags text[], ADD matrix int[][]")
+    body = b'{"id": 1, "tags": ["a b", "q\\"\\\\", null, "", "NULL"], "matrix": [[1, 2], [3, 4]], "details": [1, "x"]}'
+    adapter = orders.open_adapter()
+    adapter.send(Message.of(body), attempt())
+    adapter.close()
+    assert orders.read("tags, matrix, details") == [(["a b", 'q"\\', None, "", "NULL"], [[1, 2], [3, 4]], [1, "x"])]
+    receive = adapters.PostgresReceive(
+        database,
+        poll="SELECT id, tags, matrix FROM public.orders LIMIT %(limit)s",
+        after="DELETE FROM public.orders WHERE id = %(id)s",
+        key=["id"],
+    ).make_receiver(Path())
+    receive.open()
+    try:
+        [incoming] = receive.poll(10)
+        read = b"".join(incoming.body.chunks())
+    finally:
+        receive.close()
+    sent = json.loads(body)
+    assert json.loads(read) == {name: sent[name] for name in ("id", "tags", "matrix")}
 
 
 def test_lines_of_csv_are_rows(orders: Orders) -> None:
