@@ -53,6 +53,8 @@ def test_the_wheel_and_the_source_distribution_have_the_same_files(distributions
         for path in (ROOT / "src" / "postroom").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    # A link to the pages, which rglob does not follow.
+    here |= {f"postroom/{page.relative_to(ROOT).as_posix()}" for page in (ROOT / "docs").rglob("*.md")}
     assert packed == here
     with tarfile.open(sdist) as archive:
         named = {name.partition("/src/")[2] for name in archive.getnames()}
@@ -66,6 +68,7 @@ def test_postroom_is_imported_from_the_environment(
     found = environment.run("python -c 'import postroom; print(postroom.__file__)'", folder=folder)
     assert Path(found.strip()).is_relative_to(shared_folder / "environment")
     assert "postroom" in json.loads(environment.run("postroom version -o json", folder=folder))
+    assert environment.run("postroom docs monitor", folder=folder).startswith("# Monitor\n")
 
 
 @pytest.mark.sample("installed package")

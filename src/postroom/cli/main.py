@@ -101,6 +101,10 @@ COMMANDS: dict[str, LazyCommand] = {
     "application": LazyCommand(
         "postroom.cli.commands.deployment.applications:application", "Start, stop, list and remove applications."
     ),
+    "docs": LazyCommand(
+        "postroom.cli.commands.administration.docs:docs",
+        "List the pages of the documentation, or show one of them as Markdown.",
+    ),
     "version": LazyCommand(
         "postroom.cli.commands.administration.version:version",
         "Show the versions of Postroom, Python, Spark, the embedded PostgreSQL and Java.",
@@ -121,8 +125,10 @@ def cli() -> None:
     """An integration server: durable publish and subscribe on Spark and PostgreSQL.
 
     \b
-    Example:
-      postroom up examples/orders/app.py --home ./orders-home
+    Examples:
+      postroom init orders
+      postroom up orders/app.py --home ./orders-home
+      postroom docs
     """
 
 

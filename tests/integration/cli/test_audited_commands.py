@@ -21,6 +21,7 @@ from tests.support.contents import Contents
 READING = {
     "audit list",
     "backup",
+    "docs",
     "explain",
     "group list",
     "group show",

@@ -176,6 +176,7 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     run_json("instance suspend", "--all", "--port", "Web")
     run_json("instance operations")
     run_json("version")
+    run_json("docs")
     run_json("host add", "Spare")
     run_json("host stop", "Spare")
     run_json("host start", "Spare")

@@ -50,8 +50,8 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
 
     \b
     Examples:
-      postroom plan examples/orders/app.py --home ./orders-home
-      postroom plan examples/orders/app.py --home ./orders-home --backlog reroute
+      postroom plan app.py --home ./orders-home
+      postroom plan app.py --home ./orders-home --backlog reroute
     """
     from postroom.operations.deployment import apply as deployment
 
@@ -88,8 +88,8 @@ def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | N
 
     \b
     Examples:
-      postroom apply examples/orders/app.py --home ./orders-home
-      postroom apply examples/orders/app.py --home ./orders-home --backlog reroute
+      postroom apply app.py --home ./orders-home
+      postroom apply app.py --home ./orders-home --backlog reroute
     """
     from postroom.operations.deployment import apply as deployment
 

@@ -31,7 +31,7 @@ def up(
 
     \b
     Example:
-      postroom up examples/orders/app.py --home ./orders-home
+      postroom up app.py --home ./orders-home
     """
     import logging
     import threading
