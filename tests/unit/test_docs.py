@@ -418,3 +418,14 @@ def test_figures_come_from_measurements() -> None:
             continue
         rates = [line for line in prose(page) if rate.search(line)]
         assert not rates, f"{page.name} contains a rate: {rates}"
+
+
+def test_the_page_about_suspended_messages_has_every_reason() -> None:
+    """Every code that a suspended instance can have: those without an error, and those of errors of a message."""
+    reference = (REFERENCE / "errors.md").read_text(encoding="utf-8")
+    without_error = reference.partition("## Codes of suspended instances only")[2].partition("\n## ")[0]
+    codes = set(re.findall(r"^\| `(\w+)` \|", without_error, re.MULTILINE))
+    codes |= set(re.findall(r"^\| `(\w+)` \| \w+ \| \d+ \| message \|", reference, re.MULTILINE)) - {"MESSAGE"}
+    page = (ROOT / "docs" / "how-to" / "suspended-messages.md").read_text(encoding="utf-8")
+    assert codes
+    assert {code for code in codes if f"| `{code}` |" not in page} == set()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 #: The colours of states in tables.
+#: How many elements of a list are shown inside a cell.
+_SHOWN_ELEMENTS = 3
 _STATE_STYLES = {
     "active": "green",
     "started": "green",
@@ -163,8 +165,16 @@ def to_text(value: Any) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(map(to_text, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {each}" for name, each in value.items())
+        return ", ".join(f"{name}: {_to_short_text(each)}" for name, each in value.items())
     return str(get_label(value) if isinstance(value, Enum) else value)
+
+
+def _to_short_text(value: Any) -> str:
+    """Return a value inside a cell. A list is shortened to its first elements: an operation may list 5,000 ids."""
+    if isinstance(value, list | tuple) and len(value) > _SHOWN_ELEMENTS:
+        shown = ", ".join(map(str, value[:_SHOWN_ELEMENTS]))
+        return f"[{shown} and {len(value) - _SHOWN_ELEMENTS:,} more]"
+    return str(value)
 
 
 def _choose_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], optional: Sequence[str]) -> list[str]:

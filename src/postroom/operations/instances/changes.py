@@ -144,7 +144,7 @@ def resume_with_body(connection: Connection, instance_id: uuid.UUID, body: bytes
     def work(connection: Connection) -> list[str]:
         before = get_instance(connection, instance_id)
         if not _replace_body(connection, instance_id, Bytes(body) if isinstance(body, bytes) else body):
-            raise _build_state_error(before, "given another body")
+            raise _build_body_error(before)
         hosts = resume_unrecorded(connection, [instance_id])
         old = {"state": before.state, "service": before.display_name, "error_code": before.error_code}
         new = {"state": InstanceState.READY_TO_RUN}
@@ -262,6 +262,17 @@ def _replace_body(connection: Connection, instance_id: uuid.UUID, body: Body) ->
     )
     replace_body(connection, instance_id, part)
     return True
+
+
+def _build_body_error(instance: Instance) -> StateError:
+    """Return the error that explains why an instance has no body that can be replaced."""
+    if instance.state is not InstanceState.SUSPENDED:
+        return _build_state_error(instance, "given another body")
+    return StateError(
+        f"Instance {instance.instance_id} cannot be given another body: it is an orchestration that has started.",
+        why="It has received its messages, and continues from its journal.",
+        hint="Resume it without a body, or terminate it and publish the corrected message.",
+    )
 
 
 def _build_state_error(instance: Instance, done: str) -> StateError:

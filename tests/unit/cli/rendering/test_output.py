@@ -85,3 +85,11 @@ def test_lines_end_with_their_text(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
     assert lines[0] == "state       suspended"
+
+
+def test_a_long_list_inside_a_cell_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {"after": {"instances": 5, "ids": ["a", "b", "c", "d", "e"]}}
+    show_rows([entry], ["after"], Format.TABLE)
+    assert "instances: 5, ids: [a, b, c and 2 more]" in capsys.readouterr().out
+    show_rows([entry], ["after"], Format.JSON)
+    assert '"e"' in capsys.readouterr().out
