@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.errors import NotAllowed, Unavailable
+from postroom.errors import NotAllowed, PublishFailed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect, transaction
@@ -284,6 +284,18 @@ def test_old_receipts_are_deleted(box: Box) -> None:
     )
     assert count_rows(run_all_jobs_once(box.connection))["purge_receipts"] == 1
     assert box.count("receipts") == 1
+
+
+def test_the_reports_of_a_refused_publish_are_deleted_after_seven_days(box: Box) -> None:
+    for _ in range(2):
+        with pytest.raises(PublishFailed):
+            box.agent().publish(orders(1))
+    kept = "SELECT max(seq) FROM suspended_queue"
+    box.connection.execute(f"UPDATE suspended_queue SET suspended_at = now() - interval '8 days' WHERE seq < ({kept})")
+    assert count_rows(run_all_jobs_once(box.connection))["operate_on_instances"] == 1
+    assert box.suspended() == [("ROUTING", False)]
+    assert box.count("messages") == 1
+    assert check(box.connection) == []
 
 
 def test_receipts_do_not_get_older_by_a_step_of_the_clock(box: Box) -> None:
