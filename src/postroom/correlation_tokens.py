@@ -30,6 +30,21 @@ def copy_token(request: Context, response: Context) -> Context:
     )
 
 
+def remove_token(message: Context) -> Context:
+    """Return the context of a request or response that is sent on, without its token: it has no caller then (RR-15)."""
+    for prop in (BTS.EpmRRCorrelationToken, BTS.CorrelationToken, BTS.RouteDirectToTP, BTS.IsRequestResponse):
+        message = message.promote(prop, None)
+    return message
+
+
+def demote_token(message: Context) -> Context:
+    """Return the context of a request that is sent to another orchestration, which can answer the caller. The token
+    routes it nowhere."""
+    for prop in (BTS.EpmRRCorrelationToken, BTS.CorrelationToken):
+        message = message.write(prop, message.get(prop))
+    return message.promote(BTS.RouteDirectToTP, None)
+
+
 def build_response_filter(token: str) -> Filter:
     """Return the filter that the response to a request with this token matches, but the request does not."""
     return (BTS.EpmRRCorrelationToken == token) & (BTS.RouteDirectToTP == True)  # noqa: E712 - a filter

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 
-from postroom.correlation_tokens import add_token, build_response_filter
+from postroom.correlation_tokens import add_token, build_response_filter, remove_token
 from postroom.errors import BadValue, DeliveryFailure, StateError
 from postroom.message import Message
 from postroom.orchestrations.argument_digests import digest_call
@@ -66,7 +66,7 @@ async def send(
 ) -> uuid.UUID:
     """Publish a message: through the bound port ``to``, to the receivers of the direct port ``to``, or to all of its
     subscribers. Return its id. Answers that a receiver sends to ``reply_port(message)`` reach
-    ``reply_to``.
+    ``reply_to``. A request that is sent on to a send port, or to all subscribers, has no caller any more.
 
     The message becomes visible at the next persistence point. Raise RoutingFailure if it has no subscriber."""
     execution = get_execution()
@@ -75,7 +75,10 @@ async def send(
     if isinstance(to, DirectPort):
         command = execution.make_send(to.address(message), None, to.full_name)
     else:
-        command = execution.make_send(remove_address(message), None if to is None else _get_name(to))
+        context = remove_token(remove_address(message.context))
+        if context is not message.context:
+            message = replace(message, context=context)
+        command = execution.make_send(message, None if to is None else _get_name(to))
     _issue(execution, command)
     return command.message.message_id
 
@@ -98,7 +101,7 @@ async def start(orchestration: Orchestration, message: Message, *, reply_to: Sel
         raise StateError(
             f"The orchestration {orchestration.name!r} cannot start itself.", hint="Use a loop, or continue_with()."
         )
-    context = remove_address(_add_reply_port(message, reply_to)).context
+    context = remove_address(_add_reply_port(message, reply_to).context)
     context = context.demote_all().promote(BTS.ActivationServiceID, orchestration.name)
     _issue(execution, execution.make_start(replace(message, context=context), orchestration.name))
 
@@ -110,10 +113,13 @@ async def request(message: Message, *, to: SendPort | str) -> Message:
     Raise DeliveryFailure if the port has given up."""
     _refuse_in_atomic("wait for a response", "The request is not sent before the end of the function.")
     execution = get_execution()
+    execution.check_promoted(message)
     token = str(execution.make_id())
-    await send(replace(message, context=add_token(message.context, token)), to=to)
+    context = add_token(remove_address(message.context), token)
+    name = _get_name(to)
+    _issue(execution, execution.make_send(replace(message, context=context), name))
     response = await execution.receive_once(build_response_filter(token))
-    _check_nack(response, _get_name(to), "request")
+    _check_nack(response, name, "request")
     return response
 
 
@@ -126,7 +132,7 @@ async def deliver(message: Message, *, to: SendPort | str) -> None:
     _refuse_in_atomic("wait for a delivery", "The message is not sent before the end of the function.")
     execution = get_execution()
     execution.check_promoted(message)
-    context = remove_address(message).context.write(BTS.AckRequired, True)
+    context = remove_token(remove_address(message.context)).write(BTS.AckRequired, True)
     name = _get_name(to)
     command = execution.make_send(replace(message, context=context), name)
     _issue(execution, command)

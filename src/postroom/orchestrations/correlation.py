@@ -21,10 +21,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from postroom.correlation_tokens import demote_token
 from postroom.errors import BadValue, DefinitionError, StateError
 from postroom.filters.expression import Filter, Operator, all_of
 from postroom.filters.text import format_filter
-from postroom.message import Message
+from postroom.message import Context, Message
 from postroom.orchestrations.execution import Execution, get_execution
 from postroom.properties import Property
 from postroom.system_properties import BTS
@@ -110,7 +111,8 @@ def _list_equalities(filter: Filter | None) -> Sequence[Any]:
 
 
 class DirectPort:
-    """A destination without a send port: services that subscribe to ``properties`` receive the messages."""
+    """A destination without a send port: services that subscribe to ``properties`` receive the messages. The ports of
+    ``reply_port`` have one receiver."""
 
     def __init__(self, full_name: str, properties: Mapping[Property, Value]) -> None:
         self.full_name = full_name
@@ -122,8 +124,11 @@ class DirectPort:
         return all_of([prop == value for prop, value in self.properties.items()])
 
     def address(self, message: Message) -> Message:
-        """Return the message, addressed to the port."""
-        context = remove_address(message).context
+        """Return the message, addressed to the port and to nobody else: its own properties can be read, but are not
+        promoted."""
+        return self._promote_address(message, remove_address(message.context).demote_all())
+
+    def _promote_address(self, message: Message, context: Context) -> Message:
         for prop, value in self.properties.items():
             context = context.promote(prop, value)
         return replace(message, context=context)
@@ -143,6 +148,11 @@ class PartnerPort(DirectPort):
                 hint='Name the orchestration and its port: PartnerPort("check_credit", "Requests").',
             )
         super().__init__(f"{orchestration}.{name}", {BTS.PartnerService: orchestration, BTS.PartnerPort: name})
+
+    def address(self, message: Message) -> Message:
+        """Return the message, addressed to the port. Its properties stay promoted, for receivers whose filter compares
+        them."""
+        return self._promote_address(message, demote_token(remove_address(message.context)))
 
 
 class SelfCorrelatingPort(CorrelationSet):
@@ -178,12 +188,11 @@ def reply_port(message: Message) -> DirectPort:
     )
 
 
-def remove_address(message: Message) -> Message:
-    """Return a received message without what addressed it to its receiver."""
-    context = message.context
+def remove_address(context: Context) -> Context:
+    """Return the context of a received message without what addressed it to its receiver."""
     for prop in _ADDRESS:
         context = context.promote(prop, None)
-    return message if context is message.context else replace(message, context=context)
+    return context
 
 
 def _make_reply_port(token: str) -> DirectPort:

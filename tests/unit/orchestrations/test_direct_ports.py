@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from postroom import Message, orchestrations, testing
+from postroom import Message, Property, orchestrations, testing
+from postroom.correlation_tokens import add_token
 from postroom.errors import DefinitionError, RoutingFailure, StateError
 from postroom.filters.evaluate import matches
 from postroom.orchestrations import Correlation, PartnerPort
 from postroom.system_properties import BTS
-from tests.support.offers import OrderId, bodies, declare, message
+from tests.support.offers import Kind, OrderId, bodies, declare, message
 
 Requests = PartnerPort("check", "Requests")
 
@@ -110,6 +112,54 @@ def test_a_message_that_is_sent_on_keeps_the_port_for_replies() -> None:
 
     run = testing.start(declare(forward), Message.of(b"", written={BTS.ReplyTo: "token"}))
     assert orchestrations.reply_port(run.sent[0].message).properties == {BTS.PartnerService: "token"}
+
+
+@pytest.mark.parametrize("address", [{BTS.EpmRRCorrelationToken: "caller"}, {BTS.ReplyTo: "port"}])
+def test_an_answer_has_one_addressee(address: dict[Property, str], crashes: bool) -> None:
+    """A message that is sent back does not activate its own orchestration again."""
+
+    async def echo(order: Message) -> None:
+        await orchestrations.send(order, to=orchestrations.reply_port(order))
+
+    question = Message.of(b"1", promoted={OrderId: "1", Kind: "order"}, written=address)
+    [sent] = testing.start(declare(echo), question, crashes=crashes).sent
+    assert dict(sent.message.context.promoted) == {
+        prop.key: value for prop, value in orchestrations.reply_port(question).properties.items()
+    }
+    assert (sent.message.context[OrderId], sent.message.context[Kind]) == ("1", "order")
+
+
+def test_a_request_that_is_sent_on_does_not_have_the_token_of_its_caller(crashes: bool) -> None:
+    """RR-15: only another orchestration can answer the caller."""
+
+    async def forward(order: Message) -> None:
+        await orchestrations.send(order, to="Warehouse")
+        await orchestrations.send(order)
+        await orchestrations.send(order, to=Requests)
+        await orchestrations.deliver(order, to="Warehouse")
+
+    question = Message.of(b"1", promoted={OrderId: "1"})
+    question = replace(question, context=add_token(question.context, "caller"))
+    run = testing.start(declare(forward), question, crashes=crashes)
+    at_port, published, at_partner, delivered = (sent.message.context for sent in run.sent)
+    for context in (at_port, published, delivered):
+        assert dict(context.promoted) == {OrderId.key: "1"}
+        assert BTS.EpmRRCorrelationToken not in context
+        assert BTS.CorrelationToken not in context
+        assert BTS.IsRequestResponse not in context
+    assert at_partner.promoted.keys() == {OrderId.key, BTS.PartnerService.key, BTS.PartnerPort.key}
+    assert at_partner[BTS.EpmRRCorrelationToken] == "caller", "the other orchestration can answer the caller"
+
+
+def test_a_response_that_is_sent_on_is_no_response_any_more(crashes: bool) -> None:
+    async def ask(order: Message) -> None:
+        await orchestrations.send(await orchestrations.request(order, to="Pricing"), to="Buyer")
+
+    run = testing.start(declare(ask), message("order"), crashes=crashes)
+    run.publish(Message.of(b"9", promoted={OrderId: "1"}), to=orchestrations.reply_port(run.sent[0].message))
+    context = run.sent[1].message.context
+    assert BTS.EpmRRCorrelationToken not in context
+    assert BTS.RouteDirectToTP not in context
 
 
 def test_a_message_without_a_port_for_replies_and_a_partner_port_without_a_name_are_refused() -> None:

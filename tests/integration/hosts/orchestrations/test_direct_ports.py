@@ -61,6 +61,30 @@ def test_an_orchestration_answers_the_request_of_a_program(
     assert check(box.connection) == []
 
 
+def test_a_request_that_is_sent_back_does_not_activate_its_orchestration_again(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """An answer has one addressee."""
+    apply_orchestrations(
+        box,
+        tmp_path,
+        """
+        @app.orchestration(activate=Kind == "question", host="Default")
+        async def echo(question: Message) -> None:
+            await orchestrations.send(Message.of(b"asked"), to="Out")
+            await orchestrations.send(question, to=orchestrations.reply_port(question))
+        """,
+    )
+    start_host(recorder)
+    with Client(box.url) as client:
+        response = client.request(b"price?", promoted={Kind: "question"}, timeout=PATIENCE)
+    assert response.data == b"price?"
+    wait_until(lambda: sent(recorder) and has_ended(box), what="the end of the instances")
+    assert sent(recorder) == [b"asked"]
+    assert box.suspended() == []
+    assert check(box.connection) == []
+
+
 def test_an_answer_to_a_caller_that_is_gone_is_suspended_and_the_orchestration_continues(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
