@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from postroom.errors import DefinitionError
 from postroom.message import Message
 from postroom.orchestrations.correlation import CALLER, DirectPort
-from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.definition import Orchestration, describe_wrong_call
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
 from postroom.orchestrations.driver import replay as replay_turns
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.failures import JournalFull, JournalMismatch, NotAwaited, UnstorableResult
-from postroom.orchestrations.journal import Event, MessageReceived, Started, Turn
+from postroom.orchestrations.journal import Event, MessageReceived, Send, Started, Turn
 from postroom.orchestrations.saved_journal import SavedJournal, read_journal
 from postroom.system_properties import BTS
 
@@ -45,8 +46,8 @@ class Sent:
 class Run:
     """One instance with its fake MessageBox and its clock. ``start`` creates it.
 
-    ``error`` is the text with which a host would suspend the instance. Only NotAwaited is raised, because it is a
-    mistake in the code.
+    ``error`` is the text with which a host would suspend the instance. Only mistakes in the code are raised:
+    NotAwaited, and DefinitionError for a call that a send port of the application cannot do.
 
     With ``crashes`` the coroutine is dropped at each persistence point, and continues from its journal."""
 
@@ -184,6 +185,7 @@ class Run:
 
     def _persist(self, point: PersistencePoint) -> Outcome:
         sends = point.sends
+        self._check_calls(sends)
         if self._subscribed is not None:
             unroutable = {
                 one.number: "It has no subscriber."
@@ -203,6 +205,17 @@ class Run:
             self.journal.clear()
             self._messages = {1: next(iter(self._known.values())), **self._messages}
         return {}
+
+    def _check_calls(self, sends: Sequence[Send]) -> None:
+        """Raise DefinitionError with the text of ``plan`` if a send port of the application cannot do what is asked of
+        it. Ports of other applications are not known here."""
+        orchestration = self._execution.orchestration
+        two_way = {port.name: port.two_way for port in orchestration.send_ports}
+        for send in sends:
+            if send.port is not None and send.port in two_way:
+                text = describe_wrong_call(send.port, send.call, two_way=two_way[send.port])
+                if text is not None:
+                    raise DefinitionError(f"orchestration {orchestration.name!r}: {text}")
 
     def read_journal(self) -> Iterable[Turn]:
         return self.save_journal().read_turns()

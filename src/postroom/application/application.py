@@ -265,6 +265,7 @@ class Application(Declarations):
                     correlation.all_properties for correlation in correlations if isinstance(correlation, Correlation)
                 ),
                 journal_limits=journal_limits,
+                send_ports=self.send_ports,
             )
             settings = {"orchestration": orchestration, "correlations": tuple(correlations), "ordered": ordered}
             self.orchestrations.append(

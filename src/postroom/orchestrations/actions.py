@@ -117,7 +117,7 @@ async def request(message: Message, *, to: SendPort | str) -> Message:
     token = str(execution.make_id())
     context = add_token(remove_address(message.context), token)
     name = _get_name(to)
-    _issue(execution, execution.make_send(replace(message, context=context), name))
+    _issue(execution, execution.make_send(replace(message, context=context), name, call="request"))
     response = await execution.receive_once(build_response_filter(token))
     _check_nack(response, name, "request")
     return response
@@ -134,7 +134,7 @@ async def deliver(message: Message, *, to: SendPort | str) -> None:
     execution.check_promoted(message)
     context = remove_token(remove_address(message.context)).write(BTS.AckRequired, True)
     name = _get_name(to)
-    command = execution.make_send(replace(message, context=context), name)
+    command = execution.make_send(replace(message, context=context), name, call="deliver")
     _issue(execution, command)
     acknowledgement = await execution.receive_once(BTS.AckID == str(command.message.message_id), acknowledged_by=name)
     _check_nack(acknowledgement, name, "message")

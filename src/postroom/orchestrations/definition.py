@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,18 @@ class Orchestration:
     correlations: tuple[tuple[Property, ...], ...] = ()
     """The properties of each correlation that its receives follow."""
     journal_limits: JournalLimits = JournalLimits()
+    send_ports: Sequence[Any] = ()
+    """The send ports that its application declares, for tests. More can be declared after it."""
 
     def __call__(self, message: Message) -> Coroutine[Any, Any, None]:
         return self.function(message)
+
+
+def describe_wrong_call(port: str, call: str, *, two_way: bool) -> str | None:
+    """Return why an orchestration cannot ``send``, ``deliver`` or ``request`` through a send port, or None if it
+    can."""
+    if call == "request" and not two_way:
+        return f"the send port {port!r} is one-way, so that a request gets no response. Use send or deliver."
+    if call == "deliver" and two_way:
+        return f"the send port {port!r} is two-way, so that nobody can wait for its delivery. Use request."
+    return None

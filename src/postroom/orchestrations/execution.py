@@ -277,10 +277,13 @@ class Execution:
         if (what := describe_engine_properties(own)) is not None:
             raise BadValue(what, hint=ENGINE_PROPERTY_HINT)
 
-    def make_send(self, message: Message, port: str | None, direct_port: str | None = None) -> Send:
+    def make_send(
+        self, message: Message, port: str | None, direct_port: str | None = None, *, call: str = "send"
+    ) -> Send:
         number = self._next_number()
         message = _with_derived_ids(message, self._derive_id(f"send {number}"))
-        return Send(number=number, place=self.loop.find_place(), message=message, port=port, direct_port=direct_port)
+        place = self.loop.find_place()
+        return Send(number=number, place=place, message=message, port=port, direct_port=direct_port, call=call)
 
     def make_start(self, message: Message, orchestration: str) -> Start:
         send = self.make_send(message, None)

@@ -111,6 +111,8 @@ class Send(Command):
     port: str | None
     direct_port: str | None = None
     """The name of the direct port that the message is addressed to."""
+    call: str = "send"
+    """What the orchestration has called: send, deliver or request."""
     unroutable: str | None = None
     """The reason why the orchestration got an exception instead: the message has no subscribers."""
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.application.checks.iterated_sets import find_iterated_sets
+from postroom.application.declarations import Declared
 from postroom.orchestrations.actions import deliver, request, send
 
 #: The functions that send through a bound port.
@@ -111,15 +112,16 @@ def find_unreplayable_code(function: Callable[..., Any]) -> Iterator[str]:
 def find_bound_ports(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
     """Yield the name of each send port or group that a function sends to, and the kind of the call: send, deliver or
     request. A call that is passed on, such as a compensation, counts too."""
-    code = _read_code(function)
-    for call in (node for node in ast.walk(code.definition) if isinstance(node, ast.Call)):
-        called = [_resolve(node, code.names) for node in (call.func, *call.args[:1])]
-        kind = next((kind for kind, known in _SENDING.items() if any(one is known for one in called)), None)
-        to = next((keyword.value for keyword in call.keywords if keyword.arg == "to"), None)
-        if kind is not None and to is not None:
-            name = to.value if isinstance(to, ast.Constant) else _resolve(to, code.names)
-            if isinstance(name, str):
-                yield name, kind
+    for code in _list_code(function):
+        for call in (node for node in ast.walk(code.definition) if isinstance(node, ast.Call)):
+            called = [_resolve(node, code.names) for node in (call.func, *call.args[:1])]
+            kind = next((kind for kind, known in _SENDING.items() if any(one is known for one in called)), None)
+            to = next((keyword.value for keyword in call.keywords if keyword.arg == "to"), None)
+            if kind is not None and to is not None:
+                port = to.value if isinstance(to, ast.Constant) else _resolve(to, code.names)
+                name = port.name if isinstance(port, Declared) else port
+                if isinstance(name, str):
+                    yield name, kind
 
 
 def _describe(code: _Code, node: ast.expr, what: str, *alternatives: str) -> str:

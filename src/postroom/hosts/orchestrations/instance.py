@@ -18,6 +18,7 @@ from postroom.agent.addressing import Addressees
 from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock
+from postroom.errors import StateError
 from postroom.filters.expression import Filter
 from postroom.hosts.dequeue.processing import ThreadConnections
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
@@ -79,8 +80,11 @@ class WorkerSession:
     def close(self) -> None:
         self.reader.close()
 
-    def direct(self, message: Message, port: str) -> Message:
-        """Return the message directed to a port. Raise NotFound if there is no such port."""
+    def direct(self, message: Message, port: str, call: str) -> Message:
+        """Return the message directed to a port. Raise NotFound if there is no such port, and StateError if the message
+        is a request and the port is one-way."""
+        if call == "request":
+            self._check_two_way(port)
         context = self._get_addressees(port).direct(port, message.context)
         return Message(
             context=context,
@@ -88,6 +92,13 @@ class WorkerSession:
             body_part_name=message.body_part_name,
             message_id=message.message_id,
         )
+
+    def _check_two_way(self, port: str) -> None:
+        try:
+            self._get_addressees(port).check_two_way(port)
+        except StateError:  # it may have been changed
+            self.forget_ports()
+            self._get_addressees(port).check_two_way(port)
 
     def _get_addressees(self, port: str) -> Addressees:
         if self._addressees is None or port not in self._addressees:

@@ -66,7 +66,7 @@ def _check_environment(error: BaseException) -> None:
 def _build_messages(session: WorkerSession, instance: ActiveInstance) -> _Messages:
     assert instance.point is not None
     return {
-        send.number: send.message if send.port is None else session.direct(send.message, send.port)
+        send.number: send.message if send.port is None else session.direct(send.message, send.port, send.call)
         for send in instance.point.sends
     }
 

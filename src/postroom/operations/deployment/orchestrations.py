@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from postroom.application import ApplicationDefinition, OrchestrationDefinition
+from postroom.application import ApplicationDefinition, OrchestrationDefinition, SendPortDefinition
 from postroom.errors import Problem, format_count, suggest_names
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration.applications import StoredApplication
@@ -21,6 +21,7 @@ from postroom.operations.deployment.artifacts import ArtifactKind, Comparison, D
 from postroom.operations.deployment.differences import find_plain_differences
 from postroom.operations.deployment.plan import ChangeKind, Difference, PlanStep
 from postroom.operations.orchestrations.enlistment import deploy_orchestration, unenlist_orchestration
+from postroom.orchestrations.definition import describe_wrong_call
 from postroom.properties import dotted_name, split_key
 
 #: The names of settings that plans do not show as they are stored.
@@ -173,13 +174,19 @@ def _find_bound_port_problems(definition: ApplicationDefinition, deployed: Deplo
     groups = {group.name for one in applications for group in one.send_port_groups}
     for one in definition.orchestrations:
         for name, call in one.ports:
+            text = _describe_wrong_call(name, call, ports)
             if name not in ports and name not in groups:
                 hint = suggest_names(name, [*ports, *groups], "There are")
                 text = f"there is no send port or send port group {name!r}. Declare it, or correct the name. {hint}"
-            elif name in ports and call == "request" and not ports[name].two_way:
-                text = f"the send port {name!r} is one-way, so that a request gets no response. Use send or deliver."
-            elif name in ports and call == "deliver" and ports[name].two_way:
-                text = f"the send port {name!r} is two-way, so that nobody can wait for its delivery. Use request."
-            else:
-                continue
-            yield one.position.problem(f"orchestration {format_name(one.name, one.version)!r}: {text}")
+            if text is not None:
+                yield one.position.problem(f"orchestration {format_name(one.name, one.version)!r}: {text}")
+    own_ports = {port.name: port for port in definition.send_ports}
+    for other in deployed.others:
+        for one in other.orchestrations:
+            for text in filter(None, (_describe_wrong_call(name, call, own_ports) for name, call in one.ports)):
+                known_as = f"{format_name(one.name, one.version)!r} of the application {other.name!r}"
+                yield definition.position.problem(f"orchestration {known_as}: {text}")
+
+
+def _describe_wrong_call(name: str, call: str, ports: Mapping[str, SendPortDefinition]) -> str | None:
+    return describe_wrong_call(name, call, two_way=ports[name].two_way) if name in ports else None

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from postroom import Application, adapters
+from postroom.application import ApplicationDefinition
 from postroom.errors import DefinitionRefused, Unavailable
 from postroom.hosts import run_host
 from postroom.messagebox.configuration.hosts import ServiceClass
+from postroom.operations.deployment.apply import apply
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
@@ -294,6 +297,79 @@ def test_a_constant_name_of_an_unknown_port_is_refused(box: Box, tmp_path: Path)
     ]
     assert "Declare it, or correct the name. Did you mean Out?" in texts[3]
     assert len(box.orchestration_ids()) == 0
+
+
+def test_a_wrong_call_is_refused_for_port_objects_and_in_functions_that_are_called(box: Box, tmp_path: Path) -> None:
+    code = """
+        priced = app.send_port("Pricing", adapters.Http("http://127.0.0.1:9/"), host="Default", two_way=True)
+        audit = app.send_port("Audit", adapters.Null(), host="Default")
+        everyone = app.send_port_group("Everyone", ["Out"])
+
+        async def store(order: Message) -> None:
+            await orchestrations.request(order, to="Out")
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def ask(order: Message) -> None:
+            await orchestrations.request(order, to=audit)
+            await orchestrations.deliver(order, to=priced)
+            await orchestrations.deliver(order, to=everyone)
+            await orchestrations.deliver(order, to=audit)
+            await orchestrations.request(order, to=priced)
+            await store(order)
+        """
+    with pytest.raises(DefinitionRefused) as raised:
+        apply_orchestrations(box, tmp_path, code)
+    texts = [problem.text.removeprefix("orchestration 'ask': ") for problem in raised.value.problems]
+    assert texts == [
+        "the send port 'Audit' is one-way, so that a request gets no response. Use send or deliver.",
+        "the send port 'Out' is one-way, so that a request gets no response. Use send or deliver.",
+        "the send port 'Pricing' is two-way, so that nobody can wait for its delivery. Use request.",
+    ]
+
+
+def test_a_port_that_orchestrations_of_other_applications_request_stays_two_way(box: Box, tmp_path: Path) -> None:
+    def declare(two_way: bool) -> ApplicationDefinition:
+        prices = Application("prices")
+        prices.host("Default")
+        http = adapters.Http("http://127.0.0.1:9/")
+        prices.send_port("Pricing", http, host="Default", two_way=two_way)
+        return prices.definition()
+
+    code = """
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def ask(order: Message) -> None:
+            await orchestrations.request(order, to="Pricing")
+        """
+    text = "the send port 'Pricing' is one-way, so that a request gets no response. Use send or deliver."
+    apply(box.connection, declare(two_way=False), home=tmp_path)
+    with pytest.raises(DefinitionRefused, match=f"orchestration 'ask': {text}"):
+        apply_orchestrations(box, tmp_path, code)
+    apply(box.connection, declare(two_way=True), home=tmp_path)
+    apply_orchestrations(box, tmp_path, code)
+    with pytest.raises(DefinitionRefused, match=f"orchestration 'ask' of the application 'tests': {text}"):
+        apply(box.connection, declare(two_way=False), home=tmp_path)
+
+
+def test_a_request_through_a_one_way_port_suspends_the_instance_until_the_port_is_two_way(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """The name of the port is known when the request is sent."""
+    code = """
+        app.send_port("Pricing", adapters.Http("http://127.0.0.1:9/"), host="Default", two_way=IS_TWO_WAY)
+
+        @app.orchestration(activate=Kind == "order", host="Default")
+        async def ask(order: Message) -> None:
+            await orchestrations.request(order, to=order.data.decode())
+        """
+    apply_orchestrations(box, tmp_path, code.replace("IS_TWO_WAY", "False"))
+    start_host(recorder)
+    publish(box, "order", "Pricing")
+    error_code, description = wait_for_suspended(box)
+    assert error_code == "STATE"
+    assert "The send port 'Pricing' is one-way" in description
+    apply_orchestrations(box, tmp_path, code.replace("IS_TWO_WAY", "True"))
+    resume(box.connection, box.orchestration_instances()[0].instance_id)
+    wait_until(lambda: box.count("waiting orchestrations") == 1, what="the instance that waits for the response")
 
 
 def test_a_definition_that_cannot_bind_is_refused(box: Box, tmp_path: Path) -> None:
