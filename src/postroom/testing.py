@@ -14,12 +14,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from postroom.errors import DefinitionError
+from postroom.correlation_tokens import add_token, copy_token
+from postroom.errors import DefinitionError, StateError
 from postroom.message import Message
 from postroom.orchestrations.correlation import CALLER, DirectPort
 from postroom.orchestrations.definition import Orchestration, describe_wrong_call
@@ -102,10 +103,19 @@ class Run:
         self.time = end
 
     def acknowledge(self, sent: Sent, *, failure: str | None = None) -> None:
-        """Tell the instance that the send port has delivered a message, or that it has given up because of a
-        failure."""
+        """Tell the instance that the send port has delivered a message, or that it has given up a message or a request
+        because of a failure. A response is published: ``run.publish(response, to=reply_port(request))``."""
         promoted = {BTS.AckType: "ACK" if failure is None else "NACK", BTS.AckID: str(sent.message.message_id)}
-        self.publish(Message.of(promoted=promoted, written={BTS.AckDescription: failure}))
+        answer = Message.of(promoted=promoted, written={BTS.AckDescription: failure})
+        request = sent.message.context
+        if request.is_promoted(BTS.EpmRRCorrelationToken):
+            if failure is None:
+                raise StateError(
+                    "The message is a request, which gets a response and no acknowledgement.",
+                    hint="run.publish(response, to=orchestrations.reply_port(sent.message))",
+                )
+            answer = replace(answer, context=copy_token(request, answer.context))
+        self.publish(answer)
 
     def resume(self) -> None:
         """Continue an instance that has suspended itself."""
@@ -225,11 +235,15 @@ def start(
     orchestration: Orchestration,
     message: Message,
     *,
+    is_request: bool = False,
     subscribed: Collection[str | None] | None = None,
     crashes: bool = False,
 ) -> Run:
-    """Start an instance with the message that activates it. Without ``subscribed`` all sends have a subscriber,
-    otherwise only those through these ports; None in it stands for sends without a port."""
+    """Start an instance with the message that activates it. With ``is_request`` a caller waits for the answer, which
+    the orchestration sends to ``reply_port(message)``. Without ``subscribed`` all sends have a subscriber, otherwise
+    only those through these ports; None in it stands for sends without a port."""
+    if is_request:
+        message = replace(message, context=add_token(message.context, str(uuid.uuid4())))
     return Run(orchestration, message, subscribed=subscribed, crashes=crashes)
 
 

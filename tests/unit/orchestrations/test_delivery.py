@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from postroom import Message, orchestrations, testing
-from postroom.errors import DeliveryFailure, RoutingFailure
+from postroom.errors import DeliveryFailure, RoutingFailure, StateError
 from postroom.system_properties import BTS
 from tests.support.offers import bodies, declare
 
@@ -69,3 +71,36 @@ def test_an_atomic_function_cannot_wait_for_a_delivery() -> None:
 
     error = testing.start(declare(ship_at_once), Message.of(b"order")).error
     assert "cannot wait for a delivery in an atomic function" in str(error)
+
+
+async def ask(order: Message) -> None:
+    try:
+        answer = await orchestrations.request(order, to="Pricing")
+    except DeliveryFailure as error:
+        answer = Message.of(error.why.encode())
+    await orchestrations.send(answer, to="Buyer")
+
+
+def test_a_failed_request_raises_with_the_reason(crashes: bool) -> None:
+    run = testing.start(declare(ask), Message.of(b"order"), crashes=crashes)
+    run.acknowledge(run.sent[0], failure="The receiver is down.")
+    assert (bodies(run), run.has_ended, run.unreceived_messages) == ([b"order", b"The receiver is down."], True, [])
+
+
+def test_a_request_gets_a_response_and_no_acknowledgement(crashes: bool) -> None:
+    run = testing.start(declare(ask), Message.of(b"order"), crashes=crashes)
+    with pytest.raises(StateError, match="is a request, which gets a response"):
+        run.acknowledge(run.sent[0])
+    run.publish(Message.of(b"9"), to=orchestrations.reply_port(run.sent[0].message))
+    assert (bodies(run), run.has_ended) == ([b"order", b"9"], True)
+
+
+def test_an_instance_answers_the_caller_of_its_request(crashes: bool) -> None:
+    async def price(order: Message) -> None:
+        await orchestrations.send(order, to="Warehouse")
+        await orchestrations.send(Message.of(b"9"), to=orchestrations.reply_port(order))
+
+    run = testing.start(declare(price), Message.of(b"order"), is_request=True, crashes=crashes)
+    assert [(sent.port, sent.message.data) for sent in run.sent] == [("Warehouse", b"order"), ("caller", b"9")]
+    error = testing.start(declare(price), Message.of(b"order"), crashes=crashes).error
+    assert "Nobody waits for a reply" in str(error)
