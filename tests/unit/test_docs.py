@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 import uuid
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +17,7 @@ import pytest
 from pydantic import BaseModel
 
 import postroom
-from postroom import Application, Client, pipelines
+from postroom import Application, Client, orchestrations, pipelines
 from postroom.adapters.dynamic.definition import Dynamic
 from postroom.adapters.kinds import ADAPTERS
 from postroom.agent.direct.direct_batch import Published
@@ -26,6 +27,7 @@ from postroom.cli.main import cli
 from postroom.client.content import Content
 from postroom.client.subscription import Received, Subscription, SubscriptionSettings
 from postroom.message import Bytes
+from postroom.orchestrations import Correlation, JournalLimits, PartnerPort
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import BTS
 from tests.support.pages import (
@@ -339,6 +341,38 @@ def test_every_public_name_of_the_client_is_documented(cls: type[object]) -> Non
     page = (REFERENCE / "client.md").read_text(encoding="utf-8")
     for name in vars(cls):
         assert name.startswith("_") or re.search(rf"`(\w+\.)?{name}\b", page), f"{name} is not on the page"
+
+
+def test_every_public_name_of_orchestrations_is_documented_with_its_signature_and_an_example() -> None:
+    page = (REFERENCE / "orchestrations.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+    assert sorted(sections) == sorted(orchestrations.__all__)
+    for name, section in sections.items():
+        assert "\n```python\n" in section, f"{name} has no example"
+        for text in _list_signatures(name, getattr(orchestrations, name)):
+            assert text in section, f"{text} is not in the section of {name}"
+
+
+def _list_signatures(name: str, value: Any) -> Iterator[str]:
+    """Yield what the section of a function or class has: its signature, and the public members of a class. Authors
+    create objects of three classes, and get those of the others from functions."""
+    if not inspect.isclass(value):
+        yield _write_signature(name, value)
+        return
+    if value in (Correlation, PartnerPort, JournalLimits):
+        yield f"{_write_signature(name, value).removesuffix(' -> None`')}`"
+    for member in {*vars(value), *vars(value).get("__annotations__", {})}:
+        function = vars(value).get(member)
+        if not member.startswith("_") and member != "code":
+            yield _write_signature(member, function) if inspect.isfunction(function) else f"`{member}`"
+
+
+def _write_signature(name: str, function: Any) -> str:
+    signature = inspect.signature(function)
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
+    text = str(signature.replace(parameters=parameters)).replace("'", "")
+    is_awaited = inspect.iscoroutinefunction(inspect.unwrap(function))
+    return f"`{'await ' if is_awaited else ''}{name}{text}`"
 
 
 def test_every_package_is_on_the_architecture_page() -> None:
