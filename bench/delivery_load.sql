@@ -12,6 +12,7 @@ WITH m AS MATERIALIZED (
     SELECT part_id, 'body', 'application/json', length(%(body)s::bytea), %(body)s::bytea, true FROM m
 )
 INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
-SELECT %(host_id)s, message_id, 1, 'messaging_in_process', port, CASE WHEN %(ordered)s THEN port ELSE gen_random_uuid() END, 5,
+SELECT %(host_id)s, message_id, 1, 'messaging_in_process', port,
+       CASE WHEN %(ordered)s THEN port ELSE gen_random_uuid() END, 5,
        CASE WHEN %(ordered)s THEN 'deliver_in_order' ELSE 'deliver' END::queue_task
   FROM m

@@ -9,4 +9,5 @@ WITH m AS MATERIALIZED (
     SELECT part_id, 'body', 'application/json', length(%(body)s::bytea), %(body)s::bytea, true FROM m
 )
 INSERT INTO default_q (host_id, message_id, subscription_id, service_class, service_id, instance_id, priority, task)
-SELECT %(host_id)s, message_id, %(subscription_id)s, 'orchestrations', %(service_id)s, gen_random_uuid(), 7, 'deliver' FROM m
+SELECT %(host_id)s, message_id, %(subscription_id)s, 'orchestrations', %(service_id)s, gen_random_uuid(), 7, 'deliver'
+  FROM m

@@ -48,4 +48,5 @@ CREATE CONSTRAINT TRIGGER account AFTER INSERT ON messagebox.spool
 CREATE TRIGGER account AFTER INSERT ON messagebox.orchestration_journal
     REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION account.record_events();
 CREATE TRIGGER account AFTER INSERT ON messagebox.work_queue
-    FOR EACH ROW WHEN (new.attempt = 0 AND new.service_class <> 'orchestrations') EXECUTE FUNCTION account.record_routed();
+    FOR EACH ROW WHEN (new.attempt = 0 AND new.service_class <> 'orchestrations')
+    EXECUTE FUNCTION account.record_routed();

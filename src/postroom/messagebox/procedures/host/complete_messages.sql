@@ -1,7 +1,7 @@
 -- Complete messages of a claim, all of them if p_seqs is null: delete their rows and release their references. The
 -- caller publishes those with the tasks publish and reroute again in the same transaction, so they are not deleted
--- here. Returns how many rows were deleted. Fewer than requested means that the claim was taken over, and the results of
--- the missing ones are void.
+-- here. Returns how many rows were deleted. Fewer than requested means that the claim was taken over, and the results
+-- of the missing ones are void.
 -- Index: work_queue_claimed.
 CREATE OR REPLACE FUNCTION messagebox.complete_messages___HOST__(p_claim_id uuid, p_seqs bigint[]) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = messagebox, management, pg_temp SET enable_seqscan = off
