@@ -68,11 +68,11 @@ class Application(Declarations):
 
         ``properties`` are its application properties: a value, or a list of values, for each property. A message with
         message predicates goes only to hosts that have these values. A ``trusted`` host may publish on behalf of other
-        originators. An ``isolated`` host only receives, by HTTP or with adapters that it polls: it has no send ports,
-        and its login needs no access to receivers. ``handlers`` are the adapters that it runs, each in one direction,
-        such as ``[Handler("http", "send")]``. By default it runs every adapter that its type allows. ``throttling``
-        limits how much may wait in the MessageBox before its receive locations slow down. Arguments that are left out
-        may be set by another application that declares the host.
+        originators. An ``isolated`` host only receives, by HTTP or with adapters that it polls. It has no send ports
+        or orchestrations, and its login needs no access to receivers. ``handlers`` are the adapters that it runs, each
+        in one direction, such as ``[Handler("http", "send")]``. By default it runs every adapter that its type allows.
+        ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down. Arguments that
+        are left out may be set by another application that declares the host.
         """
         self.hosts.append(declare(Declared, locals()))
 

@@ -165,7 +165,7 @@ class HostInstance:
         home, settings, clock = self._home, self._settings, self._clock
         queues = HostQueues(host.name)
         with open_connection() as connection:
-            messaging = read_dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS)
+            messaging = read_dequeuing(connection, host.messaging_class)
             orchestrations = read_dequeuing(connection, ServiceClass.ORCHESTRATIONS)
         self.registration = Registration(
             connect=partial(open_connection, server_settings=IDLE_TIMEOUTS, socket_settings=LOCK_SOCKET),
@@ -180,7 +180,7 @@ class HostInstance:
         routing = RoutingTable()
         own_host = OwnHost(name=host.name, wake=self.registration.wake)
         stored = StoredResponses(host.name)
-        subscriptions = ServiceSubscriptions(host, ServiceClass.MESSAGING_IN_PROCESS)
+        subscriptions = ServiceSubscriptions(host, host.messaging_class)
         self.callers = Callers(
             connect=open_connection, subscriptions=subscriptions, stored=stored, host_instance=host_instance
         )
@@ -337,7 +337,7 @@ class HostInstance:
 
     def _configure_messaging(self, connection: Connection) -> None:
         """Apply the settings of the service class, and the handlers of send ports."""
-        self.messaging.set_dequeuing(read_dequeuing(connection, ServiceClass.MESSAGING_IN_PROCESS))
+        self.messaging.set_dequeuing(read_dequeuing(connection, self._host.messaging_class))
         self.messaging.set_handlers(read_send_handlers(connection, self._host.host_id))
 
     def _count_flow(self) -> Flow:

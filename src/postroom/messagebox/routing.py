@@ -69,11 +69,6 @@ def read_property_lists(connection: Connection) -> dict[str, dict[int, tuple[str
     return lists
 
 
-def read_host_names(connection: Connection) -> dict[int, str]:
-    """Return the names of all hosts, by id."""
-    return dict(connection.execute("SELECT id, name FROM hosts").fetchall())
-
-
 def read_addressees(connection: Connection) -> list[Row]:
     """Return the send ports and send port groups of all hosts that messages can be directed to."""
     # A function, not the tables: a host can read only its own ports, but may direct messages to others.

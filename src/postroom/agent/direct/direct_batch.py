@@ -35,7 +35,7 @@ from postroom.errors import (
     restore_failure,
 )
 from postroom.message import FRAGMENT_SIZE, Message
-from postroom.messagebox.configuration.hosts import Host, ServiceClass
+from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, Precondition, select_calls
 from postroom.messagebox.queues import Cause, QueueTask, check_claim
 from postroom.messagebox.routing import RoutingLock
@@ -329,7 +329,7 @@ class DirectBatch(PublishBatch):
             message_id=self._messages[row].message_id,
             instance_id=self._instance_id(row),
             host_id=self._host.host_id,
-            service_class=ServiceClass.MESSAGING_IN_PROCESS,
+            service_class=self._host.messaging_class,
             service_id=None if place is None else place.service_id,
             task=QueueTask.PUBLISH,
             cause=Cause.FAILURE,

@@ -22,14 +22,13 @@ from postroom.filters.authorisation import ApplicationProperties
 from postroom.filters.columns import Columns
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.index import Piece, SubscriptionIndex
-from postroom.messagebox.configuration.hosts import ServiceClass, read_application_properties
+from postroom.messagebox.configuration.hosts import ServiceClass, read_application_properties, read_hosts
 from postroom.messagebox.configuration.properties import read_property_types
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import QueueTask
 from postroom.messagebox.routing import (
     read_changed_subscriptions,
-    read_host_names,
     read_predicates,
     read_property_lists,
     read_routing_versions,
@@ -122,6 +121,8 @@ class Routing:
     host_names: Mapping[int, str] = field(default_factory=dict)
     """In lower case, as queues are named."""
     host_display_names: Mapping[int, str] = field(default_factory=dict)
+    messaging_classes: Mapping[int, ServiceClass] = field(default_factory=dict)
+    """The service class of the messaging of each host."""
     application_properties: Mapping[int, ApplicationProperties] = field(default_factory=dict)
     login: PublisherLogin = field(default_factory=PublisherLogin)
     #: The property keys by which instance subscriptions wait, by correlation type, in the order of their values.
@@ -188,7 +189,7 @@ def _read_changes(connection: Connection, known: Routing) -> Routing:
     # Read after the changes, because a property is deployed before the filters that name it.
     properties = _read_properties(connection, known.properties)
     lists = read_property_lists(connection)
-    host_display_names = read_host_names(connection)
+    hosts = read_hosts(connection)
     for start in range(0, len(added), FILTERS_PER_READ):
         filters = read_filters(connection, added[start : start + FILTERS_PER_READ], properties)
         for subscription_id, filter in filters.items():
@@ -198,8 +199,9 @@ def _read_changes(connection: Connection, known: Routing) -> Routing:
         properties=properties,
         value_types={key: prop.value_type for key, prop in properties.items()},
         subscribers=subscribers,
-        host_names={host_id: name.lower() for host_id, name in host_display_names.items()},
-        host_display_names=host_display_names,
+        host_names={host.host_id: host.name.lower() for host in hosts},
+        host_display_names={host.host_id: host.name for host in hosts},
+        messaging_classes={host.host_id: host.messaging_class for host in hosts},
         application_properties=read_application_properties(connection),
         login=read_login(connection),
         correlation_types=lists["correlation"],

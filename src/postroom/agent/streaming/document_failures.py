@@ -33,7 +33,6 @@ from postroom.clock import Clock
 from postroom.errors import MessageFailure, RoutingFailure
 from postroom.filters.columns import build_columns
 from postroom.message import Body, Bytes, Context, Message
-from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import Cause, QueueTask, Suspension
 from postroom.messagebox.routing import RoutingLock
@@ -272,7 +271,7 @@ class BatchFailures:
             message_id=self._message_id(instance),
             instance_id=instance.instance_id,
             host_id=self._location.host_id,
-            service_class=ServiceClass.MESSAGING_IN_PROCESS,
+            service_class=self._routing.messaging_classes[self._location.host_id],
             service_id=self._location.location_id,
             task=instance.task,
             cause=Cause.FAILURE,

@@ -33,7 +33,7 @@ class ServiceClass(StrEnum):
 
 
 #: The service classes that hosts dequeue.
-DEQUEUED_CLASSES = (ServiceClass.MESSAGING_IN_PROCESS, ServiceClass.ORCHESTRATIONS)
+DEQUEUED_CLASSES = (ServiceClass.MESSAGING_IN_PROCESS, ServiceClass.MESSAGING_ISOLATED, ServiceClass.ORCHESTRATIONS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +64,11 @@ class Host:
     @property
     def isolated(self) -> bool:
         return bool(self.definition.get("isolated"))
+
+    @property
+    def messaging_class(self) -> ServiceClass:
+        """The service class of its receive locations and send ports."""
+        return ServiceClass.MESSAGING_ISOLATED if self.isolated else ServiceClass.MESSAGING_IN_PROCESS
 
     @cached_property
     def throttling(self) -> Throttling:

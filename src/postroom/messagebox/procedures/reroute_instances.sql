@@ -15,7 +15,10 @@ DECLARE
 BEGIN
     FOREACH rerouted IN ARRAY coalesce(taken, '{}') LOOP
         CASE rerouted.task
-            WHEN 'deliver' THEN rerouted.service_class := 'messaging_in_process';
+            WHEN 'deliver' THEN
+                SELECT CASE WHEN h.definition @> '{"isolated": true}' THEN 'messaging_isolated'
+                            ELSE 'messaging_in_process' END
+                  INTO rerouted.service_class FROM hosts h WHERE h.id = rerouted.host_id;
             WHEN 'deliver_in_order' THEN rerouted.instance_id := gen_random_uuid();
             ELSE NULL;
         END CASE;

@@ -51,6 +51,8 @@ class Deployed:
     """The number of instances of each orchestration, by its id."""
     unfinished_files: dict[uuid.UUID, int] = field(default_factory=dict)
     """The number of received but unpublished files by the id of the location."""
+    busy_hosts: Mapping[str, str] = field(default_factory=dict)
+    """The messages and processes of hosts that an application makes isolated or in-process, by name in lower case."""
     can_create_hosts: bool = True
     """True if the login may create hosts. Only the owner of the MessageBox may."""
     renames: Mapping[ChangeKind, Renames] = field(default_factory=dict)

@@ -8,16 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from postroom.application import ApplicationDefinition
+from postroom.errors import format_count
 from postroom.messagebox.configuration.applications import StoredApplication, read_applications
-from postroom.messagebox.configuration.hosts import can_create_hosts, read_hosts
+from postroom.messagebox.configuration.hosts import can_create_hosts, read_host_instances, read_hosts
 from postroom.messagebox.configuration.properties import read_property_types, read_sensitive_keys
 from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.instances import count_backlog
+from postroom.messagebox.instances import InstanceQuery, count_backlog, count_states
 from postroom.messagebox.intake.location_progress import count_unfinished_files
 from postroom.messagebox.orchestrations import count_orchestration_instances
 from postroom.operations.deployment.artifacts import ArtifactKind, Deployed
 from postroom.operations.deployment.endpoints import LOCATIONS, RECEIVE_PORTS, SEND_PORTS
+from postroom.operations.deployment.hosts import resolve_host
 from postroom.operations.deployment.orchestrations import ORCHESTRATIONS
 from postroom.operations.deployment.renames import find_renames
 from postroom.operations.deployment.send_port_groups import SEND_PORT_GROUPS
@@ -34,7 +36,24 @@ def read_deployed_for(connection: Connection, definition: ApplicationDefinition)
     backlog of what it removes is counted. The caller's transaction must guarantee a consistent snapshot."""
     deployed = _rename_artifacts(_read_deployed(connection, definition.name), definition)
     services = [*_find_removed_services(definition, deployed), *_find_restored_services(definition, deployed)]
-    return replace(deployed, backlog=count_backlog(connection, services))
+    busy_hosts = _find_busy_hosts(connection, definition, deployed)
+    return replace(deployed, backlog=count_backlog(connection, services), busy_hosts=busy_hosts)
+
+
+def _find_busy_hosts(connection: Connection, definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str]:
+    """Return the messages and processes of hosts that become isolated or in-process. Their messages have the service
+    class of one type, and a host of the other type does not dequeue them."""
+    busy = {}
+    for declared in definition.hosts:
+        host = deployed.hosts.get(declared.name.lower())
+        if host is None or bool(resolve_host(definition, deployed, host.name).isolated) == host.isolated:
+            continue
+        messages = sum(count_states(connection, InstanceQuery(host=host.name)).values())
+        running = len(read_host_instances(connection).get(host.host_id, ()))
+        if messages or running:
+            counts = format_count(messages, "message"), format_count(running, "host instance")
+            busy[host.name.lower()] = " and ".join(counts)
+    return busy
 
 
 def _read_deployed(connection: Connection, application: str) -> Deployed:

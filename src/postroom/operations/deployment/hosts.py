@@ -21,9 +21,15 @@ _ISOLATED = "An isolated host only receives, by HTTP or with adapters that it po
 
 
 def find_host_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield the ports and locations that cannot work on their hosts."""
+    """Yield what cannot work on its host, and hosts that cannot change."""
     yield from _find_authentication_problems(definition, deployed)
     yield from _find_handler_problems(definition, deployed)
+    for host in definition.hosts:
+        if busy := deployed.busy_hosts.get(host.name.lower()):
+            yield host.position.problem(
+                f"host {host.name!r}: it has {busy}. Whether it is isolated can be changed only while it has none. "
+                "Resume or terminate the messages, and stop the host instances first."
+            )
 
 
 def plan_hosts(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[PlanStep]:
@@ -64,8 +70,9 @@ def _find_authentication_problems(definition: ApplicationDefinition, deployed: D
 
 
 def _find_handler_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield the handlers that an isolated host cannot have (HST-02), and the locations and ports on hosts without a
-    handler for their adapter (HST-05). If this application changes a host, those of other applications count too."""
+    """Yield the handlers and orchestrations that an isolated host cannot have (HST-02), and the locations and ports on
+    hosts without a handler for their adapter (HST-05). If this application changes a host, what other applications have
+    on it counts too."""
     own = {host.name.lower(): host.position for host in definition.hosts}
     for host in definition.hosts:
         resolved = resolve_host(definition, deployed, host.name)
@@ -75,13 +82,14 @@ def _find_handler_problems(definition: ApplicationDefinition, deployed: Deployed
     for application in (definition, *deployed.others):
         for endpoint in _list_endpoints(application):
             resolved = resolve_host(definition, deployed, endpoint.host)
-            if resolved.has_handler(endpoint.handler):
+            used = endpoint.handler
+            if not resolved.isolated if used is None else resolved.has_handler(used):
                 continue
             text = f"{endpoint.name}: the host {endpoint.host!r} "
-            if resolved.isolated:
+            if used is None or resolved.isolated:
                 text += f"is isolated. {_ISOLATED} Give it another host."
             else:
-                kind, direction = endpoint.handler.key
+                kind, direction = used.key
                 text += (
                     "has no handler for this adapter. Give it another host, or add "
                     f"Handler({kind!r}, {direction!r}) to the handlers of the host."
@@ -97,12 +105,13 @@ def _find_handler_problems(definition: ApplicationDefinition, deployed: Deployed
 class _Endpoint:
     name: str
     host: str
-    handler: Handler
+    handler: Handler | None
+    """None for an orchestration, which has no adapter."""
     position: SourcePosition
 
 
 def _list_endpoints(application: ApplicationDefinition) -> Iterator[_Endpoint]:
-    """Yield the send ports of an application, with each of their adapters, and its locations."""
+    """Yield the send ports of an application, with each of their adapters, its locations and its orchestrations."""
     for port in application.send_ports:
         for adapter in (port.adapter, *((port.backup.adapter,) if port.backup is not None else ())):
             yield _Endpoint(
@@ -119,6 +128,8 @@ def _list_endpoints(application: ApplicationDefinition) -> Iterator[_Endpoint]:
                 handler=Handler(location.adapter.kind, "receive"),
                 position=location.position,
             )
+    for one in application.orchestrations:
+        yield _Endpoint(name=f"orchestration {one.name!r}", host=one.host, handler=None, position=one.position)
 
 
 def store_hosts(connection: Connection, definition: ApplicationDefinition, deployed: Deployed, plan: Plan) -> None:

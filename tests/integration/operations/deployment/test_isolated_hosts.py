@@ -8,6 +8,7 @@ import pytest
 
 from postroom import Application, Property, adapters, pipelines
 from postroom.errors import DefinitionRefused
+from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.operations.deployment.apply import apply
 from postroom.operations.hosts import list_hosts
@@ -48,6 +49,37 @@ def test_send_ports_and_other_locations_on_an_isolated_host_are_refused(connecti
     assert len(texts) == 2
     assert "send port 'Europe': the host 'Web' is isolated" in texts[0]
     assert "location 'drop': the host 'Web' is isolated" in texts[1]
+
+
+def test_an_orchestration_on_an_isolated_host_is_refused(connection: Connection, tmp_path: Path) -> None:
+    app = build()
+
+    @app.orchestration(activate=Region == "EU", host="Web")
+    async def procure(message: Message) -> None: ...
+
+    with pytest.raises(DefinitionRefused) as refused:
+        apply(connection, app.definition(), home=tmp_path)
+    [problem] = refused.value.problems
+    assert problem.text == (
+        "orchestration 'procure': the host 'Web' is isolated. An isolated host only receives, by HTTP or with adapters "
+        "that it polls. Give it another host."
+    )
+    assert problem.file == __file__
+
+
+def test_a_host_with_orchestrations_of_another_application_cannot_become_isolated(
+    connection: Connection, tmp_path: Path
+) -> None:
+    other = build("other", isolated=None)
+
+    @other.orchestration(activate=Region == "EU", host="Web")
+    async def procure(message: Message) -> None: ...
+
+    apply(connection, other.definition(), home=tmp_path)
+    with pytest.raises(DefinitionRefused) as refused:
+        apply(connection, build().definition(), home=tmp_path)
+    [problem] = refused.value.problems
+    assert problem.text.endswith("Give it another host. It belongs to the application 'other'.")
 
 
 def test_a_host_with_ports_of_another_application_cannot_become_isolated(
