@@ -22,13 +22,19 @@ TESTS = ROOT / "tests"
 
 _ROW = re.compile(r"^\| (?P<item>[A-Z]{2,4}-\d\d) \| (?P<text>.*?) \|(?: (?P<tests>[^|]*) \|)?$")
 _HEAD = ("| item | behaviour | proved by |", "|---|---|---|")
+_NOT_SUPPORTED = "*Not supported*"
 _CITED = re.compile(r"\b(?P<prefix>[A-Z]{2,4})-(?P<first>\d\d)(?!\d)(?P<rest>(?:(?:, | and | … )\d\d(?!\d))*)")
 _REST = re.compile(r"(?P<separator>, | and | … )(?P<number>\d\d)")
 
 
-def list_items(page: str) -> list[str]:
-    """Return the items of the page in their order."""
-    return [row["item"] for row in map(_ROW.match, page.splitlines()) if row is not None]
+def list_items(page: str) -> dict[str, str]:
+    """Return the items of the page in their order, with their texts."""
+    return {row["item"]: row["text"] for row in map(_ROW.match, page.splitlines()) if row is not None}
+
+
+def list_supported_items(page: str) -> list[str]:
+    """Return the items of the page, without those that Postroom does not have."""
+    return [item for item, text in list_items(page).items() if not text.startswith(_NOT_SUPPORTED)]
 
 
 def find_cited(text: str) -> Iterator[str]:
@@ -69,6 +75,8 @@ def format_page(page: str, proofs: dict[str, list[str]]) -> str:
         row = _ROW.match(line)
         if row is None:
             return line
+        if row["text"].startswith(_NOT_SUPPORTED):
+            return f"| {row['item']} | {row['text']} | – |"
         first, *others = proofs.get(row["item"], ["no test"])
         more = f" and {len(others)} more" if others else ""
         return f"| {row['item']} | {row['text']} | `{first}`{more} |"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.behaviour import PAGE, find_cited, find_proofs, format_page, list_items
+from tests.support.behaviour import PAGE, find_cited, find_proofs, format_page, list_items, list_supported_items
 from tests.support.parsed_modules import READS_MODULES
 
 pytestmark = READS_MODULES
@@ -14,9 +14,15 @@ def test_the_page_names_the_tests_that_prove_its_items() -> None:
 
 
 def test_each_item_has_a_test() -> None:
-    items = list_items(PAGE.read_text(encoding="utf-8"))
+    items = list_supported_items(PAGE.read_text(encoding="utf-8"))
     assert len(items) > 300
     assert sorted(set(items) - find_proofs().keys()) == []
+
+
+def test_an_item_that_is_not_supported_is_not_counted() -> None:
+    page = "| ORC-36 | A wait is a wait | `a.py` |\n| ORC-37 | *Not supported*: settings | – |"
+    assert list_supported_items(page) == ["ORC-36"]
+    assert format_page(page, {"ORC-36": ["a.py"]}) == f"{page}\n"
 
 
 def test_tests_cite_items_that_exist() -> None:

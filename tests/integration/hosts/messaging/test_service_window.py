@@ -119,7 +119,7 @@ def test_the_backup_transport_has_its_own_window(box: Box, start_host: StartHost
     assert [sent.attempt.number for sent in recorder.sent] == [2]
 
 
-def test_a_scheduled_instance_that_is_suspended_and_resumed_is_dehydrated(box: Box, start_host: StartHost) -> None:
+def test_a_scheduled_instance_that_is_suspended_and_resumed_waits_to_retry(box: Box, start_host: StartHost) -> None:
     """INS-10."""
     tonight = (datetime.now(UTC) + timedelta(hours=3)).time().replace(microsecond=0)
     window = Schedule(window=(tonight, (datetime.combine(NOON, tonight) + timedelta(hours=1)).time()))
