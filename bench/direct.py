@@ -12,9 +12,11 @@ from bench.ratios import Result, compute_ratio, measure_alternately, seconds
 from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.message import Message
+from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 
 _PUBLISHES = 200
+_SERVICE_CLASS = ServiceClass.MESSAGING_IN_PROCESS
 
 
 def measure() -> Result:
@@ -65,7 +67,10 @@ class _BareTransaction:
             spool = (message.message_id, [body.part_id], body.part_id, "body", message.context.to_json())
             part = (body.part_id, "body", "application/octet-stream", 1000, body.data)
             matches = 3 if number % REGIONS < 200 else 2
-            queue = [(self._host, message.message_id, number, 4, uuid.uuid4(), uuid.uuid4(), 5) for _ in range(matches)]
+            queue = [
+                (self._host, message.message_id, number, _SERVICE_CLASS, uuid.uuid4(), uuid.uuid4(), 5)
+                for _ in range(matches)
+            ]
             references = [(message.message_id, matches), (body.part_id, matches)]
             times.append(seconds(lambda: self._insert(spool, part, queue, references)))  # noqa: B023
         return statistics.median(times)
