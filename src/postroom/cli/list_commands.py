@@ -1,6 +1,8 @@
-"""Commands that list the records of an operation. They are declared by the operation and the columns of the table.
+"""Commands that list the records of an operation, or show one of them. They are declared by the operation and the
+columns of the tables.
 
 add_list_command(role, "postroom.operations.roles:list_roles", "name role_name logins", help="List the roles.")
+add_show_command(group, "postroom.operations.ports.groups:get_group_details", help="Show a send port group.")
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from typing import Any
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, limit_option, pass_options
-from postroom.cli.rendering.output import report_truncation, show_rows
+from postroom.cli.options import CommandOptions, common_options, limit_option
+from postroom.cli.rendering.output import report_truncation, show_record, show_rows
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 Operation = Callable[..., Sequence[object]]
@@ -55,7 +57,7 @@ def add_list_command(
         if limit is not None:
             report_truncation(len(found), given["limit"], common.output)
 
-    decorated = common_options(pass_options(command))
+    decorated = common_options(command)
     if limit is not None:
         decorated = limit_option(default=limit)(decorated)
     for option in reversed(options):
@@ -63,12 +65,37 @@ def add_list_command(
     group.command(name, help=f"{help}\n\n\b\n{example}")(decorated)
 
 
+def add_show_command(
+    group: click.Group,
+    operation: str,
+    *,
+    help: str,
+    example: str,
+    argument: str = "name",
+    tables: Mapping[str, Sequence[str]] | None = None,
+    empty: str = "",
+) -> None:
+    """Add a command that shows the record that the operation returns for the argument. ``tables`` are the fields that
+    are lists of records, with their columns. ``empty`` is written for a list without records."""
+
+    @click.argument(argument)
+    @common_options
+    def command(options: CommandOptions, /, **given: str) -> None:
+        with open_messagebox(options) as connection:
+            record = _import_operation(operation)(connection, given[argument])
+        show_record(record, options.output, tables=tables, empty=empty)
+
+    group.command("show", help=f"{help}\n\n\b\nExample:\n  postroom {group.name} show {example}")(command)
+
+
+def _import_operation(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    operation: Callable[..., Any] = getattr(import_module(module), function)
+    return operation
+
+
 def _read(options: CommandOptions, operation: str | Operation, given: Mapping[str, Any]) -> Sequence[object]:
-    if isinstance(operation, str):
-        module, _, function = operation.partition(":")
-        run: Operation = getattr(import_module(module), function)
-    else:
-        run = operation
+    run: Operation = _import_operation(operation) if isinstance(operation, str) else operation
     with open_messagebox(options) as connection:
         if "application" in given:
             from postroom.operations.deployment.applications import check_application

@@ -121,7 +121,7 @@ class Postroom(LazyGroup):
 @click.group(cls=Postroom, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(postroom.__version__, prog_name="postroom", message="%(prog)s %(version)s")
 @common_options
-def cli() -> None:
+def cli(_options: CommandOptions) -> None:
     """An integration server: durable publish and subscribe on Spark and PostgreSQL.
 
     \b

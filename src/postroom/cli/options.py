@@ -2,7 +2,6 @@
 
     @click.command()
     @common_options
-    @pass_options
     def listing(options: CommandOptions) -> None:
         with options.messagebox() as url:
             ...
@@ -70,14 +69,20 @@ class CommandOptions:
             yield url
 
 
-pass_options = click.make_pass_decorator(CommandOptions)
+_pass_options = click.make_pass_decorator(CommandOptions)
 
 
-def common_options(command: Command) -> Command:
-    """Add --home, --database and -o to a command."""
+def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --home, --database and -o to a command. It gets their values as its first argument."""
+    command = _pass_options(command)
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the common options and --reason to a command that changes something."""
+    return _REASON(common_options(command))
 
 
 def to_backlog(choice: str | None) -> Backlog | None:
@@ -158,8 +163,7 @@ def property_options(command: Command) -> Command:
     return command
 
 
-#: Why the command changes something. The audit shows it.
-reason_option = click.option(
+_REASON = click.option(
     "--reason",
     metavar="TEXT",
     help="Why, for the audit.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
+from postroom.cli.options import CommandOptions, change_options, names_argument
 from postroom.cli.rendering.output import show_rows
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def add_state_commands(group: click.Group, module: str, *, example: str, **helps
 
 def _build_command(module: str, operation: str) -> Callable[..., None]:
     @names_argument
-    @reason_option
-    @common_options
-    @pass_options
+    @change_options
     def command(options: CommandOptions, names: tuple[str, ...]) -> None:
         _change_states(options, names, getattr(import_module(module), operation))
 

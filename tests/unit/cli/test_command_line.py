@@ -20,7 +20,7 @@ from postroom.cli import exit_codes
 from postroom.cli.command_groups import LazyCommand
 from postroom.cli.exit_codes import ExitCode
 from postroom.cli.main import COMMANDS, cli, main
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options
 from postroom.cli.rendering.output import Format, show_rows
 from postroom.errors import BadFilter, NotFound, PostroomError, RoutingFailure, StateError, Unavailable
 
@@ -46,7 +46,7 @@ def run_raising(raised: BaseException, monkeypatch: pytest.MonkeyPatch, *argumen
 
     @click.command()
     @common_options
-    def fail() -> None:
+    def fail(_options: CommandOptions) -> None:
         raise raised
 
     monkeypatch.setattr(LazyCommand, "load", lambda self: fail)
@@ -194,7 +194,6 @@ def read_options(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Comma
 
     @click.command()
     @common_options
-    @pass_options
     def capture(options: CommandOptions) -> None:
         seen.append(options)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.options import CommandOptions, change_options, common_options
 from postroom.cli.rendering.output import show_record
 
 
@@ -22,7 +22,6 @@ from postroom.cli.rendering.output import show_record
     help="Add a file or a folder, such as the file of the application; may be repeated.",
 )
 @common_options
-@pass_options
 def backup(options: CommandOptions, folder: Path, archives: bool, include: tuple[Path, ...]) -> None:
     """Back up a running MessageBox with its claimed files to a new folder.
 
@@ -51,9 +50,7 @@ def backup(options: CommandOptions, folder: Path, archives: bool, include: tuple
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--stopped", is_flag=True, help="Stop all hosts of the restored MessageBox: a copy beside its original.")
-@reason_option
-@common_options
-@pass_options
+@change_options
 def restore(options: CommandOptions, folder: Path, stopped: bool) -> None:
     """Restore a backup into a home folder without a MessageBox, or into an empty database.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import postroom
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options
 from postroom.cli.rendering.output import Format, show_rows
 from postroom.errors import NotFound, suggest_names
 from postroom.operations.records import to_json
@@ -18,7 +18,6 @@ _FOLDER = Path(postroom.__file__).parent / "docs"
 @click.command()
 @click.argument("page", required=False)
 @common_options
-@pass_options
 def docs(options: CommandOptions, page: str | None) -> None:
     """List the pages of the documentation, or show one of them as Markdown.
 

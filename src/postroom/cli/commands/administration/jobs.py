@@ -7,7 +7,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.options import CommandOptions, change_options
 from postroom.cli.rendering.output import Format, show_rows
 from postroom.operations.records import to_json
 
@@ -34,9 +34,7 @@ add_list_command(
 
 
 @jobs.command()
-@reason_option
-@common_options
-@pass_options
+@change_options
 def run(options: CommandOptions) -> None:
     """Run all jobs once, now.
 
@@ -61,9 +59,7 @@ def run(options: CommandOptions) -> None:
 
 @click.command()
 @click.option("--repair", is_flag=True, help="Rebuild the reference counts from the queues, and delete unused rows.")
-@reason_option
-@common_options
-@pass_options
+@change_options
 def check(options: CommandOptions, repair: bool) -> None:
     """Verify the invariants of the MessageBox and list violations.
 

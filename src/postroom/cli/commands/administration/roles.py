@@ -7,7 +7,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.options import CommandOptions, change_options
 
 _ROLE = click.argument("role", metavar="ROLE")
 _LOGIN = click.argument("login", metavar="LOGIN")
@@ -39,9 +39,7 @@ add_list_command(
 @role.command()
 @_ROLE
 @_LOGIN
-@reason_option
-@common_options
-@pass_options
+@change_options
 def grant(options: CommandOptions, role: str, login: str) -> None:
     """Grant a role to a login of the PostgreSQL server. ROLE is administrators, operators or host:NAME.
 
@@ -61,9 +59,7 @@ def grant(options: CommandOptions, role: str, login: str) -> None:
 @role.command()
 @_ROLE
 @_LOGIN
-@reason_option
-@common_options
-@pass_options
+@change_options
 def revoke(options: CommandOptions, role: str, login: str) -> None:
     """Revoke a role from a login. Open connections lose it at once.
 

@@ -8,14 +8,13 @@ from importlib.metadata import version as version_of
 import click
 
 import postroom
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options
 from postroom.cli.rendering.output import show_record
 from postroom.errors import Unavailable
 
 
 @click.command()
 @common_options
-@pass_options
 def version(options: CommandOptions) -> None:
     """Show the versions of Postroom, Python, Spark, the embedded PostgreSQL and Java.
 

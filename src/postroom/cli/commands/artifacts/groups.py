@@ -5,10 +5,7 @@ from __future__ import annotations
 import click
 
 from postroom.cli.command_groups import CommandGroup
-from postroom.cli.connection import open_messagebox
-from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import show_record
+from postroom.cli.list_commands import add_list_command, add_show_command
 from postroom.cli.state_commands import add_state_commands
 
 
@@ -36,24 +33,14 @@ add_list_command(
 )
 
 
-@group.command()
-@click.argument("name")
-@common_options
-@pass_options
-def show(options: CommandOptions, name: str) -> None:
-    """Show a send port group, its members, and what happens to messages that come through it.
-
-    \b
-    Example:
-      postroom group show Everyone
-    """
-    from postroom.operations.ports.groups import get_group_details
-
-    with open_messagebox(options) as connection:
-        found = get_group_details(connection, name)
-    columns = ["member", "state", "through_the_group", "subscription_id"]
-    show_record(found, options.output, tables={"members": columns}, empty="It has no members.")
-
+add_show_command(
+    group,
+    "postroom.operations.ports.groups:get_group_details",
+    help="Show a send port group, its members, and what happens to messages that come through it.",
+    example="Everyone",
+    tables={"members": ["member", "state", "through_the_group", "subscription_id"]},
+    empty="It has no members.",
+)
 
 add_state_commands(
     group,

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
+from postroom.cli.options import CommandOptions, change_options, common_options, names_argument
 from postroom.cli.rendering.output import show_paragraphs, show_rows
 from postroom.errors import DefinitionError
 
@@ -33,7 +33,6 @@ def location() -> None:
 
 @location.command("list")
 @common_options
-@pass_options
 def list_(options: CommandOptions) -> None:
     """List the receive locations, with the number of files and requests that they have not published yet.
 
@@ -61,9 +60,7 @@ def list_(options: CommandOptions) -> None:
 
 @location.command()
 @names_argument
-@reason_option
-@common_options
-@pass_options
+@change_options
 def enable(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Enable locations.
 
@@ -78,9 +75,7 @@ def enable(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @location.command()
 @names_argument
-@reason_option
-@common_options
-@pass_options
+@change_options
 def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Disable locations. What they have already received is still published.
 
@@ -95,9 +90,7 @@ def disable(options: CommandOptions, names: tuple[str, ...]) -> None:
 
 @location.command("reset-stream")
 @names_argument
-@reason_option
-@common_options
-@pass_options
+@change_options
 def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Restart row streams, such as Kafka topics, from their options after their checkpoint was lost.
 
@@ -126,9 +119,7 @@ def reset_stream(options: CommandOptions, names: tuple[str, ...]) -> None:
 @click.option("--month-weekdays", metavar="DAYS", help="Weekdays of the month, such as 'first mon,last fri'.")
 @click.option("--months", metavar="MONTHS", help="Only in these months, such as 1,4,7,10.")
 @click.option("--always", is_flag=True, help="Remove the schedule.")
-@reason_option
-@common_options
-@pass_options
+@change_options
 def schedule(options: CommandOptions, /, names: tuple[str, ...], always: bool, **fields: str | int | None) -> None:
     """Set the schedule of locations. Without options, show it.
 

@@ -7,10 +7,7 @@ from operator import not_
 import click
 
 from postroom.cli.command_groups import CommandGroup
-from postroom.cli.connection import open_messagebox
-from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import CommandOptions, common_options, pass_options
-from postroom.cli.rendering.output import show_record
+from postroom.cli.list_commands import add_list_command, add_show_command
 from postroom.cli.state_commands import add_state_commands
 
 
@@ -40,23 +37,12 @@ add_list_command(
 )
 
 
-@orchestration.command()
-@click.argument("name")
-@common_options
-@pass_options
-def show(options: CommandOptions, name: str) -> None:
-    """Show the configuration and state of the newest version of an orchestration.
-
-    \b
-    Example:
-      postroom orchestration show procure
-    """
-    from postroom.operations.orchestrations.states import get_orchestration_details
-
-    with open_messagebox(options) as connection:
-        found = get_orchestration_details(connection, name)
-    show_record(found, options.output)
-
+add_show_command(
+    orchestration,
+    "postroom.operations.orchestrations.states:get_orchestration_details",
+    help="Show the configuration and state of the newest version of an orchestration.",
+    example="procure",
+)
 
 add_state_commands(
     orchestration,

@@ -7,7 +7,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import CommandOptions, common_options, names_argument, pass_options, reason_option
+from postroom.cli.options import CommandOptions, change_options, common_options, names_argument
 from postroom.cli.rendering.output import Format, show_record, show_rows
 from postroom.cli.state_commands import add_state_commands
 
@@ -38,7 +38,6 @@ add_list_command(
 @port.command()
 @click.argument("name")
 @common_options
-@pass_options
 def show(options: CommandOptions, name: str) -> None:
     """Show the configuration and state of a send port.
 
@@ -65,9 +64,7 @@ def show(options: CommandOptions, name: str) -> None:
 
 @port.command()
 @names_argument
-@reason_option
-@common_options
-@pass_options
+@change_options
 def retry(options: CommandOptions, names: tuple[str, ...]) -> None:
     """Attempt the messages of ports now that wait for their next attempt. Use it after a receiver was fixed.
 

@@ -8,9 +8,9 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
-from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, property_options
-from postroom.cli.rendering.output import Format, show_record
+from postroom.cli.list_commands import add_list_command, add_show_command
+from postroom.cli.options import ID, CommandOptions, common_options, limit_option, property_options
+from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
 if TYPE_CHECKING:
@@ -66,23 +66,14 @@ add_list_command(
 )
 
 
-@subscription.command()
-@click.argument("subscription")
-@common_options
-@pass_options
-def show(options: CommandOptions, subscription: str) -> None:
-    """Show a subscription and its filter. SUBSCRIPTION is its id or the name of its service.
-
-    \b
-    Example:
-      postroom subscription show Europe
-    """
-    from postroom.operations.subscriptions import get_subscription_details
-
-    with open_messagebox(options) as connection:
-        found = get_subscription_details(connection, subscription)
-    show_record(found, options.output, tables={"expression": ["group", "property", "operator", "value"]})
-
+add_show_command(
+    subscription,
+    "postroom.operations.subscriptions:get_subscription_details",
+    help="Show a subscription and its filter. SUBSCRIPTION is its id or the name of its service.",
+    example="Europe",
+    argument="subscription",
+    tables={"expression": ["group", "property", "operator", "value"]},
+)
 
 _SUBSCRIPTION = click.argument("subscription", required=False)
 _FILTER = click.option("--filter", "text", metavar="TEXT", help="Use this filter instead of a subscription.")
@@ -93,7 +84,6 @@ _FILTER = click.option("--filter", "text", metavar="TEXT", help="Use this filter
 @_FILTER
 @property_options
 @common_options
-@pass_options
 def test(
     options: CommandOptions,
     subscription: str | None,
@@ -150,7 +140,6 @@ def test(
 @limit_option(default=20, help="Maximum number of messages to show.")
 @limit_option("--among", default=100_000, help="Maximum number of messages to search, the latest first.")
 @common_options
-@pass_options
 def explain(options: CommandOptions, subscription: str | None, text: str | None, limit: int, among: int) -> None:
     """Show which stored messages a subscription or a filter matches, the latest first.
 

@@ -12,15 +12,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import (
-    CommandOptions,
-    backlog_option,
-    common_options,
-    confirm,
-    pass_options,
-    reason_option,
-    to_backlog,
-)
+from postroom.cli.options import CommandOptions, backlog_option, change_options, common_options, confirm, to_backlog
 from postroom.cli.rendering.output import Format, show_rows
 from postroom.operations.records import to_json
 
@@ -42,7 +34,6 @@ _ALL = click.option("--all", "everything", is_flag=True, help="Also show what do
 @_ALL
 @backlog_option
 @common_options
-@pass_options
 def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | None) -> None:
     """Show what applying an application would change. Changes nothing.
 
@@ -70,9 +61,7 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
 @_ALL
 @backlog_option
 @_NO_WAIT
-@reason_option
-@common_options
-@pass_options
+@change_options
 def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | None, no_wait: bool) -> None:
     """Deploy an application: all of it or nothing.
 
@@ -121,9 +110,7 @@ add_list_command(
 
 @application.command()
 @click.argument("name")
-@reason_option
-@common_options
-@pass_options
+@change_options
 def start(options: CommandOptions, name: str) -> None:
     """Start all send ports, groups and orchestrations of an application, then enable its receive locations: all of it
     or nothing.
@@ -146,9 +133,7 @@ def start(options: CommandOptions, name: str) -> None:
 @click.option(
     "--unenlist", is_flag=True, help="Also remove the subscriptions of ports and orchestrations. Instances stay."
 )
-@reason_option
-@common_options
-@pass_options
+@change_options
 def stop(options: CommandOptions, name: str, receiving_only: bool, unenlist: bool) -> None:
     """Disable all receive locations of an application, then stop its orchestrations, groups and send ports: all of it
     or nothing.
@@ -175,9 +160,7 @@ def stop(options: CommandOptions, name: str, receiving_only: bool, unenlist: boo
 @backlog_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @_NO_WAIT
-@reason_option
-@common_options
-@pass_options
+@change_options
 def remove(options: CommandOptions, name: str, backlog: str | None, yes: bool, no_wait: bool) -> None:
     """Remove an application with its ports, groups and locations: all of it or nothing.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options
 from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
@@ -25,7 +25,6 @@ _SECONDS_BETWEEN_LINES = 2.0
 @click.argument("name", default="orders", metavar="[NAME]")
 @click.option("--keep", is_flag=True, help="Keep the home folder, to inspect it afterwards.")
 @common_options
-@pass_options
 def demo(options: CommandOptions, name: str, keep: bool) -> None:
     """Run an example application, show where its messages arrive, and check the result.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options
 from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
@@ -22,7 +22,6 @@ from postroom.operations.records import to_json
     help="Example to start from: orders, envelope, http, two_way, bulk, component, failures or procurement.",
 )
 @common_options
-@pass_options
 def init(options: CommandOptions, folder: Path, example: str) -> None:
     """Create a new application in a folder, ready to run.
 

@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.connection import describe_stopped_server
 from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
-from postroom.cli.options import CommandOptions, backlog_option, common_options, pass_options, to_backlog
+from postroom.cli.options import CommandOptions, backlog_option, common_options, to_backlog
 from postroom.cli.spark_options import spark_options
 
 
@@ -18,7 +18,6 @@ from postroom.cli.spark_options import spark_options
 @spark_options
 @monitoring_options
 @common_options
-@pass_options
 def up(
     options: CommandOptions,
     app: Path,

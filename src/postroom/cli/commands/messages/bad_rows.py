@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.options import ID, CommandOptions, change_options, common_options
 from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 @click.argument("instance_id", type=ID, metavar="ID")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @common_options
-@pass_options
 def save_rows(options: CommandOptions, instance_id: ShortId, file: Path) -> None:
     """Save all suspended bad rows of a bulk file, one per line. ID is one of them.
 
@@ -45,9 +44,7 @@ def save_rows(options: CommandOptions, instance_id: ShortId, file: Path) -> None
 
 @click.command("resume-rows")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@reason_option
-@common_options
-@pass_options
+@change_options
 def resume_rows(options: CommandOptions, file: Path) -> None:
     """Resume bad rows with the corrected lines of a file that save-rows has written.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options, property_options
+from postroom.cli.options import ID, CommandOptions, common_options, limit_option, property_options
 from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     "--documents", default=10, help="Maximum number of documents to explain, if one file or message contains several."
 )
 @common_options
-@pass_options
 def explain(
     options: CommandOptions,
     message_id: ShortId | None,

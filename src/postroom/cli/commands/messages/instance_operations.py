@@ -13,7 +13,7 @@ import click
 
 from postroom.cli.commands.messages.instance_conditions import build_query, condition_options
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, confirm, pass_options, reason_option
+from postroom.cli.options import ID, CommandOptions, change_options, confirm
 from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
@@ -32,7 +32,7 @@ _YES = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 
 def _operation_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments of a command that changes some instances or all that match."""
-    return _IDS(_ALL(condition_options(_YES(reason_option(common_options(pass_options(command)))))))
+    return _IDS(_ALL(condition_options(_YES(change_options(command)))))
 
 
 @click.command()
@@ -138,9 +138,7 @@ def terminate(
 
 @click.command()
 @click.argument("ids", nargs=-1, type=ID, metavar="ID...", required=True)
-@reason_option
-@common_options
-@pass_options
+@change_options
 def skip(options: CommandOptions, ids: tuple[ShortId, ...]) -> None:
     """Move the first message of an ordered send port aside, so that the messages after it are sent.
 

@@ -15,7 +15,7 @@ from postroom.cli.commands.messages.instance_operations import reroute, resume, 
 from postroom.cli.commands.messages.journals import save_journal
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import ID, CommandOptions, common_options, limit_option, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options, limit_option
 from postroom.cli.rendering.output import Format, report_truncation, show_record, show_rows
 from postroom.cli.rendering.story import show_story, write_graph
 from postroom.operations.records import to_row
@@ -47,7 +47,6 @@ def instance() -> None:
     help="Count the instances by this column instead of listing them.",
 )
 @common_options
-@pass_options
 def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **conditions: Any) -> None:
     """List the instances, the latest first, or count them by a column.
 
@@ -104,7 +103,6 @@ def list_(options: CommandOptions, /, limit: int, group_by: GroupBy | None, **co
     help="Draw the story of an orchestration instance into this file, as a Mermaid diagram.",
 )
 @common_options
-@pass_options
 def show(options: CommandOptions, instance_id: ShortId, graph: Path | None) -> None:
     """Show an instance, why it is suspended, and what to do.
 

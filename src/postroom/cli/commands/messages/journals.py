@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options
 from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 @click.argument("instance_id", type=ID, metavar="ID")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @common_options
-@pass_options
 def save_journal(options: CommandOptions, instance_id: ShortId, file: Path) -> None:
     """Save the journal of an orchestration instance, to test whether new code fits it with postroom.testing.replay.
 

@@ -10,7 +10,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import ID, CommandOptions, common_options, pass_options
+from postroom.cli.options import ID, CommandOptions, common_options
 from postroom.cli.rendering.output import Format, show_record, show_rows
 from postroom.operations.records import to_json, to_row
 
@@ -50,7 +50,6 @@ add_list_command(
 @message.command()
 @_ID
 @common_options
-@pass_options
 def show(options: CommandOptions, message_id: ShortId) -> None:
     """Show a message: its properties, message predicates, parts, and the instances that refer to it.
 
@@ -87,7 +86,6 @@ def show(options: CommandOptions, message_id: ShortId) -> None:
 @_ID
 @click.option("--part", metavar="NAME", help="Name of another part, instead of the body.")
 @common_options
-@pass_options
 def body(options: CommandOptions, message_id: ShortId, part: str | None) -> None:
     """Write the body of a message to standard output, unchanged.
 
@@ -116,7 +114,6 @@ def body(options: CommandOptions, message_id: ShortId, part: str | None) -> None
     help="Target folder.  [default: the current folder]",
 )
 @common_options
-@pass_options
 def save(options: CommandOptions, message_id: ShortId, folder: Path) -> None:
     """Save the context and the parts of a message as files, in a folder named after the message id.
 

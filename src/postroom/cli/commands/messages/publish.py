@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from postroom.cli.connection import open_messagebox
-from postroom.cli.options import CommandOptions, common_options, open_body, pass_options, property_options
+from postroom.cli.options import CommandOptions, common_options, open_body, property_options
 from postroom.cli.rendering.output import show_rows
 
 
@@ -19,7 +19,6 @@ from postroom.cli.rendering.output import show_rows
 @click.option("--content-type", metavar="TYPE", help="Media type of the files.  [default: by their names]")
 @click.option("--host", metavar="HOST", help="Publish for this host.  [default: the default host]")
 @common_options
-@pass_options
 def publish(
     options: CommandOptions,
     files: tuple[str, ...],

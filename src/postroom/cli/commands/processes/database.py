@@ -6,7 +6,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import describe_stopped_server
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options
 from postroom.cli.rendering.output import Format
 from postroom.operations.records import to_json
 
@@ -23,7 +23,6 @@ def database() -> None:
 
 @database.command()
 @common_options
-@pass_options
 def run(options: CommandOptions) -> None:
     """Run PostgreSQL until Ctrl-C, and print its URL when it accepts connections.
 

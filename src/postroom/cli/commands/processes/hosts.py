@@ -8,7 +8,7 @@ from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
 from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
-from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.options import CommandOptions, change_options, common_options
 from postroom.cli.rendering.output import Format, show_record
 
 
@@ -26,7 +26,6 @@ def host() -> None:
 @click.argument("name")
 @monitoring_options
 @common_options
-@pass_options
 def run(options: CommandOptions, name: str, monitoring: MonitoringOptions) -> None:
     """Run an instance of a host until Ctrl-C. Several instances, on one or more machines, share the work.
 
@@ -59,7 +58,6 @@ add_list_command(
 @host.command()
 @click.argument("name")
 @common_options
-@pass_options
 def show(options: CommandOptions, name: str) -> None:
     """Show a host: its trust, application properties, running processes and queues.
 
@@ -84,9 +82,7 @@ def show(options: CommandOptions, name: str) -> None:
 
 @host.command()
 @click.argument("name")
-@reason_option
-@common_options
-@pass_options
+@change_options
 def add(options: CommandOptions, name: str) -> None:
     """Create a host. 'postroom apply' creates the hosts that an application declares, so this is rarely needed.
 
@@ -103,9 +99,7 @@ def add(options: CommandOptions, name: str) -> None:
 
 @host.command()
 @click.argument("name")
-@reason_option
-@common_options
-@pass_options
+@change_options
 def remove(options: CommandOptions, name: str) -> None:
     """Remove a host that has no ports, locations, queued messages and processes any more.
 
@@ -122,9 +116,7 @@ def remove(options: CommandOptions, name: str) -> None:
 
 @host.command()
 @click.argument("name")
-@reason_option
-@common_options
-@pass_options
+@change_options
 def stop(options: CommandOptions, name: str) -> None:
     """Stop a host: its processes finish what they are working on, and neither receive nor send until it is started.
 
@@ -143,9 +135,7 @@ def stop(options: CommandOptions, name: str) -> None:
 
 @host.command()
 @click.argument("name")
-@reason_option
-@common_options
-@pass_options
+@change_options
 def start(options: CommandOptions, name: str) -> None:
     """Start a host that was stopped with 'postroom host stop'.
 

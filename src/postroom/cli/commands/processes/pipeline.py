@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
-from postroom.cli.options import CommandOptions, common_options, pass_options
+from postroom.cli.options import CommandOptions, common_options
 from postroom.cli.rendering.output import Format, show_paragraphs, show_rows
 from postroom.cli.spark_options import spark_options
 
@@ -30,7 +30,6 @@ def pipeline() -> None:
 @click.option("--hold", is_flag=True, hidden=True, help="Start Spark, then wait for a line on the standard input.")
 @monitoring_options
 @common_options
-@pass_options
 def run(
     options: CommandOptions,
     host: str,
@@ -97,7 +96,6 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 @pipeline.command()
 @common_options
-@pass_options
 def show(options: CommandOptions) -> None:
     """Show the state, backlog and rate of each receive location and sink, and what slows it down.
 

@@ -9,7 +9,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.options import CommandOptions, change_options
 from postroom.cli.rendering.output import show_rows
 
 _COLUMNS = ["name", "polling_interval_seconds", "dequeue_threads"]
@@ -38,9 +38,7 @@ add_list_command(
 @click.argument("name")
 @click.option("--polling-interval", type=float, metavar="SECONDS", help="How often a host looks into an empty queue.")
 @click.option("--threads", type=int, metavar="COUNT", help="The number of dequeue threads of each host instance.")
-@reason_option
-@common_options
-@pass_options
+@change_options
 def set_(
     options: CommandOptions,
     name: str,

@@ -7,7 +7,7 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import CommandOptions, common_options, pass_options, reason_option
+from postroom.cli.options import CommandOptions, change_options
 from postroom.cli.rendering.output import show_record
 
 _MODES = click.Choice(["auto", "always", "never"])
@@ -46,9 +46,7 @@ add_list_command(
     show_default=True,
     help="How much 'always' throttles: the delay in thousandths of the longest delay.",
 )
-@reason_option
-@common_options
-@pass_options
+@change_options
 def set_(options: CommandOptions, host: str, publishing: str | None, delivery: str | None, severity: int) -> None:
     """Throttle a host always or never, or again automatically. Running processes take the change within a second.
 
