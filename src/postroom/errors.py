@@ -55,7 +55,9 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+
+_Named = TypeVar("_Named")
 
 
 class Fault(Enum):
@@ -158,6 +160,10 @@ class NotFound(DefinitionError):
     code = "NOT_FOUND"
 
 
+#: What a hint says instead of names if there are none yet.
+NONE_APPLIED = "none; run postroom apply first"
+
+
 def suggest_names(name: str, names: Iterable[str], there_are: str, *, none: str = "none", limit: int = 20) -> str:
     """Return a hint for an unknown name: similar names, or else a list of up to ``limit`` known names."""
     import difflib  # slow to import, and needed for an unknown name only
@@ -168,6 +174,17 @@ def suggest_names(name: str, names: Iterable[str], there_are: str, *, none: str 
         return f"Did you mean {' or '.join(near)}?"
     more = f" and {len(known) - limit:,} more" if len(known) > limit else ""
     return f"{there_are}: {', '.join(known[:limit]) or none}{more}."
+
+
+def find_named(known: Mapping[str, _Named], name: str, kind: str, *, none: str = "none") -> _Named:
+    """Return what is known under a name. Raise NotFound, which suggests names, if it is unknown.
+
+    >>> find_named({port.name: port for port in ports}, "Europ", "send port")
+    """
+    if name in known:
+        return known[name]
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    raise NotFound(f"There is no {kind} {name!r}.", hint=suggest_names(name, known, f"The {plural} are", none=none))
 
 
 class StateError(PostroomError):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from postroom.application.definition import ApplicationDefinition
-from postroom.errors import NotFound, StateError, Unavailable, suggest_names
+from postroom.errors import StateError, Unavailable, find_named
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, InstanceState, count_instances
 from postroom.up.supervisor import Supervisor
@@ -222,9 +222,7 @@ def _find_differences(step: Step, home: Path) -> list[str]:
 
 def find_example(name: str) -> Path:
     """Return the folder of an example. Raise NotFound if there is none with this name."""
-    if name not in EXAMPLES:
-        raise NotFound(f"There is no example {name!r}.", hint=suggest_names(name, EXAMPLES, "The examples are"))
-    return get_example_folder(name)
+    return get_example_folder(find_named({example: example for example in EXAMPLES}, name, "example"))
 
 
 def write_application(folder: Path, example: str) -> list[Path]:

@@ -19,8 +19,7 @@ from postroom.agent.routing.matching import Matcher, routing_failure
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.routing_failure_reports import RoutingFailureReport, Unroutable, publish_reports
 from postroom.agent.streaming.receiver import Receiver
-from postroom.agent.streaming.suspended_context import resume_interchange
-from postroom.errors import PipelineFailure
+from postroom.agent.streaming.suspended_context import missing_location_failure, resume_interchange
 from postroom.message import Context, Message
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
@@ -78,10 +77,7 @@ class ResumedInbound:
         assert claimed.context is not None, "the host suspends a message without context"
         location = None if claimed.service_id is None else find_receive_location(connection, claimed.service_id)
         if location is None:
-            raise PipelineFailure(
-                "The receive location of this message is not deployed any more.",
-                hint="Apply an application with that location, or terminate the instance.",
-            )
+            raise missing_location_failure()
         resumed = resume_interchange(message, Context.from_json(claimed.context))
         Receiver(connection, self._routing).receive_again(location, resumed, complete)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from postroom.adapters.url_logins import HIDDEN
 from postroom.application.handler import list_default_handlers
-from postroom.errors import BadValue, NotFound, StateError, suggest_names
+from postroom.errors import BadValue, StateError, find_named
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
 from postroom.messagebox.audit import record_action
 from postroom.messagebox.configuration.endpoints import count_uses_of_handlers
@@ -237,10 +237,7 @@ def set_service_class(
     """Change the settings of a service class for all hosts. Running hosts take the change within a second. None leaves
     a setting as it is."""
     by_name = {service_class.value: service_class for service_class in DEQUEUED_CLASSES}
-    if name not in by_name:
-        raise NotFound(
-            f"There is no service class {name!r}.", hint=suggest_names(name, by_name, "The service classes are")
-        )
+    service_class = find_named(by_name, name, "service class")
     if polling_interval is not None and not timedelta() < polling_interval <= _MAX_POLLING_INTERVAL:
         raise BadValue("A polling interval is more than 0 and at most 60 seconds.")
     if dequeue_threads is not None and not 1 <= dequeue_threads <= _MAX_DEQUEUE_THREADS:
@@ -248,7 +245,7 @@ def set_service_class(
 
     def work(connection: Connection) -> ServiceClassListing:
         change_routing(connection)
-        known = read_dequeuing(connection, by_name[name])
+        known = read_dequeuing(connection, service_class)
         changed = Dequeuing(
             service_class=known.service_class,
             polling_interval=polling_interval or known.polling_interval,

@@ -9,7 +9,7 @@ from typing import Any
 
 from postroom.agent.routing.correlation import read_instance_filters
 from postroom.agent.routing.table import read_filters
-from postroom.errors import DefinitionError, NotFound, suggest_names
+from postroom.errors import NONE_APPLIED, DefinitionError, NotFound, suggest_names
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.messagebox.configuration.properties import (
@@ -71,7 +71,7 @@ def list_subscriptions(
         return found
     names = read_service_names(connection)
     if service not in names:
-        hint = suggest_names(service, names, "There are", none="none; run postroom apply first")
+        hint = suggest_names(service, names, "There are", none=NONE_APPLIED)
         raise NotFound(f"There is no service {service!r}.", hint=hint)
     return _read(connection, group=service, **conditions)
 

@@ -10,6 +10,7 @@ import uuid
 
 from postroom.agent.streaming.documents import ALWAYS_PROMOTED
 from postroom.agent.streaming.interchange import Interchange
+from postroom.errors import PipelineFailure
 from postroom.message import Bytes, Context, Message
 from postroom.pipelines import ReceivePipeline
 from postroom.pipelines.documents.disassembled_batch import BadDocument, Form
@@ -34,6 +35,14 @@ def build_suspended_context(shared: Context, pipeline: ReceivePipeline, disassem
         {**marked.promoted, **{key: value for key, value in values.items() if not is_distinguished(key)}},
         {**marked.written, **{key: value for key, value in values.items() if is_distinguished(key)}},
         marked.predicates,
+    )
+
+
+def missing_location_failure() -> PipelineFailure:
+    """Return the failure of a message whose receive location is gone: its pipeline cannot read it."""
+    return PipelineFailure(
+        "The receive location of this message is not deployed any more.",
+        hint="Apply an application with that location, or terminate the instance.",
     )
 
 

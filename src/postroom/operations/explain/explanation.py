@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from postroom.agent.error_messages import is_error_report
+from postroom.agent.streaming.suspended_context import missing_location_failure
 from postroom.errors import MessageFailure
 from postroom.filters.authorisation import MessagePredicate, find_unmet, may_receive
 from postroom.filters.explain import Explanation, distance, explain
@@ -149,7 +150,7 @@ def explain_message(
     if unread.location is None:
         redacted = redact_context(message.context, read_sensitive_keys(connection))
         title = _format_title(message)
-        return [MessageExplanation(title=title, context=redacted, failure=unread.missing_location)]
+        return [MessageExplanation(title=title, context=redacted, failure=missing_location_failure())]
     title = f"{_format_title(message)}, as {unread.location.name} reads it now"
     candidates = read_candidates(connection, unread.location, unread.interchange, title, extra or Context())
     return _explain_received(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from postroom.agent.streaming.interchange import Interchange
 from postroom.agent.streaming.suspended_context import resume_interchange
-from postroom.errors import PipelineFailure
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import QueueTask
 from postroom.messagebox.storage.spool import StoredMessage, load_message
@@ -21,14 +20,6 @@ class UnreadMessage:
     location: ReceiveLocation | None
     """None if the location is not deployed any more."""
     interchange: Interchange
-
-    @property
-    def missing_location(self) -> PipelineFailure:
-        """The error about a location that is not deployed any more."""
-        return PipelineFailure(
-            "The receive location of this message is not deployed any more.",
-            hint="Apply an application with that location, or terminate the instance.",
-        )
 
 
 def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage | None:

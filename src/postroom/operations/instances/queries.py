@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.agent.error_messages import FAILURE_CODES
-from postroom.errors import NotFound, suggest_names
+from postroom.errors import NONE_APPLIED, NotFound, suggest_names
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import GroupBy as GroupBy
@@ -51,9 +51,7 @@ def check_names(connection: Connection, query: InstanceQuery) -> None:
             new_name = find_new_name(connection, query.port)
             if new_name in names:
                 raise NotFound(what, hint=f"It was renamed to {new_name!r}.")
-            raise NotFound(
-                what, hint=suggest_names(query.port, names, "There are", none="none; run postroom apply first")
-            )
+            raise NotFound(what, hint=suggest_names(query.port, names, "There are", none=NONE_APPLIED))
     codes = sorted(ERROR_CODES | read_suspended_codes(connection)) if query.error_code is not None else []
     if query.error_code is not None and query.error_code not in codes:
         raise NotFound(

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from postroom.errors import NotFound, suggest_names
+from postroom.errors import NONE_APPLIED, find_named
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import (
@@ -106,14 +106,9 @@ def get_orchestration_details(connection: Connection, name: str) -> Orchestratio
 
 
 def _get_orchestration(connection: Connection, name: str) -> DeployedOrchestration:
-    """Return the newest version of the orchestration. Raise NotFound, which suggests names, if there is none."""
+    """Return the newest version of the orchestration."""
     newest = {one.name: one for one in read_orchestrations(connection) if one.is_newest}
-    if name in newest:
-        return newest[name]
-    raise NotFound(
-        f"There is no orchestration {name!r}.",
-        hint=suggest_names(name, newest, "The orchestrations are", none="none; run postroom apply first"),
-    )
+    return find_named(newest, name, "orchestration", none=NONE_APPLIED)
 
 
 _OPERATIONS = StateOperations(

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from postroom.errors import NotFound, StateError, suggest_names
+from postroom.errors import StateError, find_named
 from postroom.messagebox.configuration.send_port_groups import (
     MemberDisposition,
     SendPortGroup,
@@ -94,15 +94,7 @@ def _describe(group: SendPortGroup) -> _Group:
 
 
 def _get_group(connection: Connection, name: str) -> SendPortGroup:
-    """Return the send port group with this name. Raise NotFound, which suggests names, if there is none."""
-    groups = read_send_port_groups(connection)
-    for group in groups:
-        if group.name == name:
-            return group
-    raise NotFound(
-        f"There is no send port group {name!r}.",
-        hint=suggest_names(name, (group.name for group in groups), "The send port groups are"),
-    )
+    return find_named({group.name: group for group in read_send_port_groups(connection)}, name, "send port group")
 
 
 def _check_start(group: SendPortGroup) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from postroom.application import Schedule
 from postroom.clock import Clock, system_clock
-from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
+from postroom.errors import NONE_APPLIED, DefinitionError, StateError, find_named
 from postroom.files.safe_files import make_folder
 from postroom.messagebox.audit import record_action
 from postroom.messagebox.configuration.hosts import read_hosts
@@ -198,12 +198,7 @@ def reset_stream(connection: Connection, name: str) -> None:
 def get_location(connection: Connection, name: str) -> ReceiveLocation:
     """Return the receive location with this name. Raise NotFound, which suggests names, if there is none."""
     locations = {location.name: location for location in read_receive_locations(connection)}
-    if name not in locations:
-        raise NotFound(
-            f"There is no receive location {name!r}.",
-            hint=suggest_names(name, locations, "The receive locations are", none="none; run postroom apply first"),
-        )
-    return locations[name]
+    return find_named(locations, name, "receive location", none=NONE_APPLIED)
 
 
 def _set_enabled(connection: Connection, name: str, *, enabled: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from postroom.application import Retry
 from postroom.application.backup_transport import TransportSettings
-from postroom.errors import DefinitionError, NotFound, StateError, suggest_names
+from postroom.errors import NONE_APPLIED, DefinitionError, StateError, find_named
 from postroom.messagebox.circuits import read_open_circuits
 from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
@@ -193,17 +193,7 @@ def retry(connection: Connection, name: str) -> Retried:
 
 
 def _get_send_port(connection: Connection, name: str) -> SendPort:
-    """Return the send port with this name. Raise NotFound, which suggests names, if there is none."""
-    ports = read_send_ports(connection)
-    for port in ports:
-        if port.name == name:
-            return port
-    raise NotFound(
-        f"There is no send port {name!r}.",
-        hint=suggest_names(
-            name, (port.name for port in ports), "The send ports are", none="none; run postroom apply first"
-        ),
-    )
+    return find_named({port.name: port for port in read_send_ports(connection)}, name, "send port", none=NONE_APPLIED)
 
 
 def _unenlist(connection: Connection, port: SendPort) -> SendPort:
