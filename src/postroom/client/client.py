@@ -52,10 +52,10 @@ from postroom.messagebox.embedded import EmbeddedServer, server_folder
 from postroom.messagebox.migrate import connect_to_messagebox
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.messagebox.throttling.pace import PUBLISH_WAIT, find_pauses
-from postroom.messagebox.throttling.states import Throttle
 from postroom.processes.garbage_collection import delay_garbage_collection
 from postroom.properties import Property, dotted_name, split_key
 from postroom.system_properties import BTS
+from postroom.throttling.states import Throttle
 
 T = TypeVar("T")
 _NAME = "postroom client"

@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.coordination.running_processes import report_throttles
-from postroom.messagebox.throttling.process_load import PROCESSORS, find_process_limits
-from postroom.messagebox.throttling.rates import RateWindow, get_rate_limit
-from postroom.messagebox.throttling.states import (
+from postroom.processes.background_loop import BackgroundLoop
+from postroom.throttling.process_load import PROCESSORS, find_process_limits
+from postroom.throttling.rates import RateWindow, get_rate_limit
+from postroom.throttling.states import (
     LastingState,
     Limit,
     Throttle,
@@ -25,7 +26,6 @@ from postroom.messagebox.throttling.states import (
     apply_override,
     find_throttle,
 )
-from postroom.processes.background_loop import BackgroundLoop
 
 _log = logging.getLogger(__name__)
 

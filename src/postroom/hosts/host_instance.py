@@ -54,7 +54,6 @@ from postroom.messagebox.monitored_services import (
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
-from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.monitoring.load import InstanceMetrics, LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.services import ServiceWatch
@@ -66,6 +65,7 @@ from postroom.receiving.http.locations import HttpLocations
 from postroom.receiving.location_metrics import collect_location_metrics
 from postroom.receiving.location_runner import LocationRunner
 from postroom.receiving.polled_location import PolledLocation
+from postroom.throttling.process_load import find_process_limits
 from postroom.two_way.callers import Callers, RequestPublisher
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.instances import InstanceCount
 from postroom.messagebox.throttling.load import FindProcessLimits, Load, measure_tables, read_load
-from postroom.messagebox.throttling.states import LastingState, Throttle, ThrottleState
 from postroom.monitoring.metrics import Metric
+from postroom.throttling.states import LastingState, Throttle, ThrottleState
 
 #: The throttle of a direction, and its state.
 Throttled = tuple[Throttle | None, LastingState]

@@ -11,8 +11,8 @@ from postroom.messagebox.configuration.hosts import find_host, read_hosts
 from postroom.messagebox.connection import Connection, operator_transaction
 from postroom.messagebox.coordination.running_processes import change_routing, list_throttles
 from postroom.messagebox.throttling.load import read_throttle, store_overrides
-from postroom.messagebox.throttling.states import ThrottleState
 from postroom.throttling import Override, OverrideMode, Overrides
+from postroom.throttling.states import ThrottleState
 
 _MAX_SEVERITY = 1_000
 

@@ -14,8 +14,8 @@ from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.coordination.notifications import AFTER_WAKE_UP
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, QueueTask
-from postroom.messagebox.throttling.states import Throttle, ThrottleState
 from postroom.processes.background_loop import BackgroundLoop
+from postroom.throttling.states import Throttle, ThrottleState
 
 _TIMEOUT = 1.0
 #: No message is claimed in this state. The others delay claims.

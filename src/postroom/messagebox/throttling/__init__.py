@@ -1,1 +1,1 @@
-"""Throttling: slows down publishing and delivery while there is too much load."""
+"""The load of the MessageBox, and the pauses of publishers while there is too much of it."""

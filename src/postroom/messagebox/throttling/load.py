@@ -20,9 +20,9 @@ from psycopg.types.json import Jsonb
 
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
-from postroom.messagebox.throttling.rates import get_rate_limit
-from postroom.messagebox.throttling.states import Limit, Throttle, ThrottleState, apply_override, find_throttle
 from postroom.throttling import Override, Overrides, Throttling, load_overrides, load_throttling
+from postroom.throttling.rates import get_rate_limit
+from postroom.throttling.states import Limit, Throttle, ThrottleState, apply_override, find_throttle
 
 #: How long a measured load is used, in seconds.
 CHECK_INTERVAL = 1.0

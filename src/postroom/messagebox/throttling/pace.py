@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from postroom.errors import Throttled
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.throttling.load import CHECK_INTERVAL, ThrottleWatch
-from postroom.messagebox.throttling.states import Throttle
+from postroom.throttling.states import Throttle
 
 #: Maximum time that a task waits, in seconds. After that it ends and is run again.
 MAX_WAIT = 5.0

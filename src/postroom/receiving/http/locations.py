@@ -18,12 +18,12 @@ from postroom.http.server import HttpServer
 from postroom.http.tls import TlsFiles
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.throttling.load import ThrottleWatch
-from postroom.messagebox.throttling.process_load import find_process_limits
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.requests import HttpRequests, Locations, RequestCounts
 from postroom.receiving.http.shared_connections import SharedConnections
 from postroom.receiving.http.two_way_requests import TwoWayRequests
 from postroom.receiving.location_runner import LocationRunner, Running
+from postroom.throttling.process_load import find_process_limits
 from postroom.two_way.callers import RequestPublisher
 
 _log = logging.getLogger(__name__)

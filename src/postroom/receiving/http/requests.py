@@ -32,7 +32,6 @@ from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.inbox import NewInterchange
 from postroom.messagebox.throttling.load import ThrottleWatch
-from postroom.messagebox.throttling.states import Throttle
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.authentication import Authentication, Sender, parse_basic
 from postroom.receiving.http.group_commit import GroupCommit
@@ -42,6 +41,7 @@ from postroom.receiving.http.two_way_requests import TwoWayRequests
 from postroom.secrets.credentials import HASHED, KEY_HEADER, PasswordCheck, key_hash
 from postroom.system_properties import BTS, HTTP
 from postroom.temporary_bodies import Spool
+from postroom.throttling.states import Throttle
 from postroom.values import MAX_PROMOTED_LENGTH
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,6 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, Unavailable
 from postroom.messagebox.connection import Connection, LazyConnection, Login
 from postroom.messagebox.intake.location_progress import LocationMeter, LocationProgress, LocationReport, LocationState
-from postroom.messagebox.throttling.states import Throttle
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
@@ -35,6 +34,7 @@ from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
 from postroom.spark.single_run import served_by_other_error
+from postroom.throttling.states import Throttle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ import pytest
 from postroom.hosts.dequeue.poller import Poller, QueueClaimer
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
-from postroom.messagebox.throttling.states import Throttle, ThrottleState
+from postroom.throttling.states import Throttle, ThrottleState
 from tests.support.waiting import wait_until
 from tests.unit.hosts.dequeue.test_work_buffer import unpaused_buffer
 

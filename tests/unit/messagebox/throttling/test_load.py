@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom import Application, Throttling
 from postroom.errors import DefinitionError, DefinitionRefused
 from postroom.messagebox.throttling.load import Load
-from postroom.messagebox.throttling.states import Throttle
+from postroom.throttling.states import Throttle
 
 COUNTS = st.integers(0, 10**9)
 

@@ -1,4 +1,4 @@
-"""The load of this process: its memory, the memory of the machine, and threads."""
+"""The load of a process: its memory, the memory of the machine, and threads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from postroom.messagebox.throttling.states import Limit, ThrottleState
-from postroom.throttling import Throttling
+from postroom.throttling.definition import Throttling
+from postroom.throttling.states import Limit, ThrottleState
 
 _MEGABYTE = 1 << 20
 #: Read once: each call of os.cpu_count reads a file.

@@ -7,10 +7,10 @@ import pytest
 from postroom import Throttling
 from postroom.messagebox.throttling import process_load
 from postroom.messagebox.throttling.load import Load
-from postroom.messagebox.throttling.process_load import find_process_limits
-from postroom.messagebox.throttling.rates import RATE_WINDOW, RateWindow
-from postroom.messagebox.throttling.states import LastingState, Limit, Throttle, ThrottleState, find_throttle
 from postroom.throttling import Override, OverrideMode
+from postroom.throttling.process_load import find_process_limits
+from postroom.throttling.rates import RATE_WINDOW, RateWindow
+from postroom.throttling.states import LastingState, Limit, Throttle, ThrottleState, find_throttle
 
 State = ThrottleState
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from postroom.clock import system_clock
-from postroom.throttling import Override, OverrideMode
+from postroom.throttling.definition import Override, OverrideMode
 
 _MIN_DELAY = 0.5
 #: Rate throttling only delays, because the rates are balanced again soon.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from postroom.messagebox.throttling.states import Limit, ThrottleState
+from postroom.throttling.states import Limit, ThrottleState
 
 #: The length of the window in which incoming and outgoing messages are compared, in seconds.
 RATE_WINDOW = 15.0
