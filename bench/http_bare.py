@@ -33,7 +33,7 @@ from postroom.http.messages import Request, Response
 from postroom.http.server import HttpServer
 from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.inbox import NewInterchange
+from postroom.messagebox.intake.inbox import NewInterchange
 from postroom.receiving.http.group_commit import GroupCommit
 from postroom.receiving.http.shared_connections import SharedConnections
 from postroom.system_properties import BTS, HTTP

@@ -14,9 +14,9 @@ import pytest
 
 from postroom.adapters import SparkTable
 from postroom.message import Context
-from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
+from postroom.messagebox.intake import inbox
 from postroom.messagebox.intake.numbered_interchanges import read_numbered
 from postroom.messagebox.maintenance.check import check
 from postroom.ports.receive_locations import ReceiveLocation
@@ -32,7 +32,7 @@ from tests.faults.frozen_peers import (
     drain_if_free,
     drain_sink,
 )
-from tests.integration.messagebox.inbox import interrupted_receiver
+from tests.integration.messagebox.intake import interrupted_receiver
 from tests.integration.operations.backup import interrupted_backup
 from tests.integration.receiving.files import interrupted_claimer
 from tests.support.box import Box, Region

@@ -7,8 +7,8 @@ from functools import partial
 
 from postroom import pipelines
 from postroom.message import FRAGMENT_SIZE, Context
-from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.intake import inbox
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from tests.spark.conftest import StartStream
 from tests.support.box import Box

@@ -21,8 +21,8 @@ from tests.support.waiting import wait_until
 #: The modules that are imported once, before the forks.
 _PRELOADED = (
     "tests.integration.receiving.files.interrupted_claimer",
-    "tests.integration.messagebox.inbox.interrupted_receiver",
-    "tests.integration.receiving.polling.interrupted_poller",
+    "tests.integration.messagebox.intake.interrupted_receiver",
+    "tests.integration.receiving.interrupted_poller",
     "tests.integration.operations.backup.interrupted_backup",
     "tests.faults.frozen_peers",
 )

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Sequence
 
 from postroom.adapters.contract import Committed, Incoming
-from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connect, Connection
+from postroom.messagebox.intake import inbox
 from postroom.messagebox.intake.location_lock import LocationLock
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter, Scan

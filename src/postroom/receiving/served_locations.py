@@ -9,10 +9,9 @@ from datetime import datetime
 
 from postroom.clock import Clock, system_clock
 from postroom.errors import DefinitionError
-from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import Host, is_host_stopped
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake import file_claims, inbox
 from postroom.messagebox.intake.numbered_interchanges import find_last_number
 from postroom.ports.receive_locations import ReceiveLocation, find_receive_location, read_receive_locations
 from postroom.receiving.numbered_receive_adapter import Scan

@@ -15,11 +15,11 @@ from postroom import Schedule
 from postroom.errors import DefinitionError, NotFound, StateError
 from postroom.filters.text import format_filter
 from postroom.message import FRAGMENT_SIZE, Bytes, Context, Message, Part
-from postroom.messagebox import inbox
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import connect
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.messagebox.instances import InstanceQuery, list_instances
+from postroom.messagebox.intake import inbox
 from postroom.messagebox.intake.location_lock import LocationLock
 from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.messagebox.storage.spool import get_message, list_messages, read_part

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from postroom import Throttling
-from postroom.messagebox.throttling import process_load
 from postroom.messagebox.throttling.load import Load
-from postroom.throttling import Override, OverrideMode
+from postroom.throttling import Override, OverrideMode, process_load
 from postroom.throttling.process_load import find_process_limits
 from postroom.throttling.rates import RATE_WINDOW, RateWindow
 from postroom.throttling.states import LastingState, Limit, Throttle, ThrottleState, find_throttle

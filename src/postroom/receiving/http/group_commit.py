@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from postroom.errors import PostroomError
 from postroom.http.event_loop import WorkerPool, build_capacity_error
-from postroom.messagebox import inbox
-from postroom.messagebox.inbox import NewInterchange
+from postroom.messagebox.intake import inbox
+from postroom.messagebox.intake.inbox import NewInterchange
 from postroom.receiving.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
 
 _MAX_GROUP = 100

@@ -28,9 +28,9 @@ from postroom.http.messages import (
 )
 from postroom.http.server import identify_client
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
-from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.inbox import NewInterchange
+from postroom.messagebox.intake import inbox
+from postroom.messagebox.intake.inbox import NewInterchange
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.authentication import Authentication, Sender, parse_basic

@@ -17,11 +17,11 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.application import SendPortState
 from postroom.errors import DefinitionRefused, PublishFailed
 from postroom.message import Context, Message
-from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import find_host, read_hosts
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.coordination.running_processes import read_routing_version
+from postroom.messagebox.intake import inbox
 from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.operations.deployment import apply as apply_module
 from postroom.operations.deployment.apply import apply, plan

@@ -14,10 +14,9 @@ from postroom import Application, adapters
 from postroom.adapters import ReceiveDefinition
 from postroom.errors import DefinitionRefused, MissingReference
 from postroom.message import Context
-from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import read_hosts
 from postroom.messagebox.connection import Connection, connect
-from postroom.messagebox.intake import file_claims
+from postroom.messagebox.intake import file_claims, inbox
 from postroom.messagebox.intake.file_claims import FileClaimState
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.operations.deployment import apply as deployment

@@ -9,12 +9,12 @@ from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.errors import DefinitionRefused, NotFound
 from postroom.message import Context, Message
-from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import find_host
 from postroom.messagebox.configuration.send_port_groups import read_send_port_groups
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, list_instances
+from postroom.messagebox.intake import inbox
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.backlog import Backlog

@@ -16,7 +16,7 @@ from postroom.http.event_loop import WorkerPool
 from postroom.http.messages import RequestFailed
 from postroom.message import Context
 from postroom.messagebox.connection import connect
-from postroom.messagebox.inbox import NewInterchange, store_together
+from postroom.messagebox.intake.inbox import NewInterchange, store_together
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http import group_commit
 from postroom.receiving.http.group_commit import GroupCommit

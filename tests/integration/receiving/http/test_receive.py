@@ -22,9 +22,9 @@ from postroom import Schedule, Throttling, adapters
 from postroom.agent.routing.table import RoutingTable
 from postroom.hosts.host_instance import HostInstance, HostSettings
 from postroom.message import FRAGMENT_SIZE
-from postroom.messagebox import inbox
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.intake import inbox
 from postroom.messagebox.intake.numbered_interchanges import read_numbered
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions

@@ -20,8 +20,8 @@ from postroom.messagebox.connection import connect
 from postroom.operations.ports.receive_locations import disable, enable, list_locations
 from postroom.receiving.polled_location import PolledLocation
 from tests.integration.hosts.conftest import StartHost
-from tests.integration.receiving.polling import interrupted_poller
-from tests.integration.receiving.polling.interrupted_poller import POISON
+from tests.integration.receiving import interrupted_poller
+from tests.integration.receiving.interrupted_poller import POISON
 from tests.support.box import Box
 from tests.support.interrupted_process import run_until_killed
 from tests.support.outbox import AFTER, Outbox, add_polled_location, declare_receive

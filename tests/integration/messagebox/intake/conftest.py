@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from postroom.message import Context
-from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection, Login, connect
+from postroom.messagebox.intake import inbox
 from postroom.messagebox.intake.numbered_interchanges import IntakeRow, read_numbered
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter

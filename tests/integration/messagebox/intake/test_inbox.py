@@ -17,8 +17,8 @@ from postroom.agent.poison_messages import MAX_ATTEMPTS
 from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import NotAllowed, Unavailable
 from postroom.message import FRAGMENT_SIZE, Context
-from postroom.messagebox import inbox
 from postroom.messagebox.connection import Connection, Login, connect
+from postroom.messagebox.intake import inbox
 from postroom.messagebox.throttling.pace import Pace
 from postroom.monitoring.logs import JsonFormatter
 from postroom.ports.receive_locations import ReceiveLocation
@@ -28,7 +28,7 @@ from postroom.receiving.task import MILLISECONDS
 from postroom.spark.receive.stream_source import NumberedReader, StreamSettings
 from postroom.spark.receive.task import SparkReceiveTask, make_tally
 from postroom.system_properties import BTS
-from tests.integration.messagebox.inbox.conftest import Connect, StoreInterchange, rows_of, waiting
+from tests.integration.messagebox.intake.conftest import Connect, StoreInterchange, rows_of, waiting
 from tests.support.box import PROMOTE, Box
 from tests.support.host_settings import set_thresholds
 from tests.support.inbox_location import add_inbox_location

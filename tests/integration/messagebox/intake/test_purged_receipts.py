@@ -8,7 +8,7 @@ from postroom.messagebox.maintenance.check import check
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
-from tests.integration.messagebox.inbox.conftest import StoreInterchange, waiting
+from tests.integration.messagebox.intake.conftest import StoreInterchange, waiting
 from tests.support.box import Box
 
 

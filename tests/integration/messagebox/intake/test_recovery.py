@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from postroom.message import Context
-from postroom.messagebox import inbox
+from postroom.messagebox.intake import inbox
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
 from postroom.spark.receive.task import SparkReceiveTask
-from tests.integration.messagebox.inbox.conftest import Connect, waiting
-from tests.integration.messagebox.inbox.interrupted_receiver import CONTENTS, POINTS, main
+from tests.integration.messagebox.intake.conftest import Connect, waiting
+from tests.integration.messagebox.intake.interrupted_receiver import CONTENTS, POINTS, main
 from tests.support.box import Box
 from tests.support.interrupted_process import run_until_killed
 from tests.support.waiting import wait_until

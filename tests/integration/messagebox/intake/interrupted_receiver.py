@@ -9,8 +9,8 @@ from pathlib import Path
 
 from postroom.agent.streaming.receiver import Receiver
 from postroom.message import FRAGMENT_SIZE, Context
-from postroom.messagebox import inbox
 from postroom.messagebox.connection import Login, connect
+from postroom.messagebox.intake import inbox
 from postroom.messagebox.intake.numbered_interchanges import read_numbered
 from postroom.ports.receive_locations import read_receive_locations
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
