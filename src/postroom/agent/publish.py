@@ -8,8 +8,8 @@ last, because changes of subscriptions wait for it. A batch is matched without t
 routing version is the same under the lock. Otherwise the whole transaction is repeated.
 
 Receipts prevent a second publish of a batch. A publish with an idempotency key takes its receipt first. If the receipt
-exists, its answer is returned. Chunks take their receipts after matching, because a receipt contains the number of
-documents without subscribers.
+exists, the outcome in it is returned. Chunks take their receipts after matching, because a receipt contains how many
+documents have no subscriber.
 """
 
 from __future__ import annotations

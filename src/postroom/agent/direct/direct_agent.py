@@ -1,19 +1,19 @@
-"""The direct lane: one caller, one transaction, an immediate answer.
+"""The direct lane: one caller, one transaction, an immediate result.
 
     agent = DirectAgent(connection, host, routing=RoutingTable())
     [published] = agent.publish([Message.of(b"...", promoted={Region: "EU"})])
     published.subscribers                                   # ("Audit", "Europe")
 
 A publish is atomic: every message is accepted, or PublishFailed has the failure of each message. With an idempotency
-``key`` a publish can be repeated after a lost answer: the second call returns the first answer and publishes nothing.
+``key`` a publish can be repeated after a lost result: the second call returns the first result and publishes nothing.
 
 A caller can publish in one transaction with other work:
 
-    def answer(connection: Connection, outbox: Outbox) -> None:
+    def publish_with_work(connection: Connection, outbox: Outbox) -> None:
         queues.complete_message(connection, claimed)
         outbox.publish(Message.of(b"...", promoted={OrderNumber: 4711}))
 
-    agent.transaction(answer)                               # both, or neither
+    agent.transaction(publish_with_work)                    # both, or neither
 """
 
 from __future__ import annotations

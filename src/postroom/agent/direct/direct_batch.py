@@ -60,7 +60,7 @@ class Published:
     subscribers: tuple[str, ...]
     suspended: bool = False
     repeated: bool = field(default=False, compare=False)
-    """True if nothing was published now. This is the answer of the first publish with the same key."""
+    """True if nothing was published now. This is the outcome of the first publish with the same key."""
 
 
 class UnroutableMessages(Exception):
@@ -158,10 +158,10 @@ class DirectBatch(PublishBatch):
     def _repeat(self, outcome: Mapping[str, Any]) -> None:
         """Use the outcome of the first publish with the same key."""
         suspended = set(outcome["suspended"])
-        answers = zip(outcome["message_ids"], outcome["subscribers"], strict=True)
+        published = zip(outcome["message_ids"], outcome["subscribers"], strict=True)
         self.published = [
             Published(message_id=uuid.UUID(one), subscribers=tuple(names), suspended=row in suspended, repeated=True)
-            for row, (one, names) in enumerate(answers)
+            for row, (one, names) in enumerate(published)
         ]
         if (failure := outcome.get("failure")) is not None:
             self.suspended = {0: restore_failure(*failure)}

@@ -1,4 +1,4 @@
--- Record the answer of a publish with an idempotency key and the digest of its messages, for a repeat of it; once, in
+-- Record the outcome of a publish with an idempotency key and the digest of its messages, for a repeat of it; once, in
 -- the transaction that inserted the receipt.
 -- Index: primary key of receipts.
 CREATE OR REPLACE FUNCTION messagebox.record_outcome(p_unit uuid, p_outcome jsonb, p_digest bytea) RETURNS void
