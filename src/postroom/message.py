@@ -347,6 +347,9 @@ class Message:
                 f"The body part {self.body_part_name!r} is not one of the parts: {', '.join(names) or 'none'}."
             )
 
+    def __deepcopy__(self, _: object) -> Message:
+        return self  # it never changes
+
     @classmethod
     def of(
         cls,

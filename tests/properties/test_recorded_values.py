@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.orchestrations.journal import decode_value, encode_value, from_recorded, to_recorded
+from postroom.orchestrations.recorded_values import decode_value, encode_value, from_recorded, to_recorded
 
 #: With the names that the journal itself uses for values that JSON does not have.
 KEYS = st.sampled_from(["$type", "value", "tuple", "dict"]) | st.text()

@@ -33,6 +33,7 @@ from postroom.application.schedule import Schedule
 from postroom.application.source_position import get_caller_position
 from postroom.filters.expression import Filter
 from postroom.maps import Map
+from postroom.orchestrations.components import AnyPipeline
 from postroom.orchestrations.correlation import Correlation
 from postroom.orchestrations.definition import JournalLimits, Orchestration, OrchestrationFunction
 from postroom.pipelines import ReceivePipeline, Send
@@ -240,6 +241,8 @@ class Application(Declarations):
         priority: int = 7,
         state: OrchestrationState = "started",
         journal_limits: JournalLimits = JournalLimits(),  # noqa: B008 - it is frozen
+        maps: Sequence[Map] = (),
+        pipelines: Sequence[AnyPipeline] = (),
     ) -> Callable[[OrchestrationFunction], Orchestration]:
         """Declare a coroutine function as an orchestration. Each message that matches ``activate`` starts an instance.
 
@@ -247,7 +250,8 @@ class Application(Declarations):
         ``correlations`` are those that its receives follow. If it is ``ordered``, an instance gets its messages in the
         order of publishing, including those of several publishers. A changed function gets a new ``version``. The old
         one stays and finishes its instances. ``priority`` is that of messages that activate it; those that join an
-        instance have 5. An instance whose journal reaches ``journal_limits`` is suspended.
+        instance have 5. An instance whose journal reaches ``journal_limits`` is suspended. ``maps`` are those that it
+        applies with ``orchestrations.transform``, and ``pipelines`` those that it runs.
 
         @app.orchestration(activate=Kind == "order", correlations=[Offers])
         async def procure(order: Message) -> None: ...
@@ -265,6 +269,9 @@ class Application(Declarations):
                     correlation.all_properties for correlation in correlations if isinstance(correlation, Correlation)
                 ),
                 journal_limits=journal_limits,
+                maps=maps,
+                pipelines=pipelines,
+                folder=position.folder,
                 send_ports=self.send_ports,
             )
             settings = {"orchestration": orchestration, "correlations": tuple(correlations), "ordered": ordered}

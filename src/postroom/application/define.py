@@ -27,6 +27,7 @@ from postroom.filters.authorisation import comparable_text
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.maps.port_maps import PortMaps
+from postroom.orchestrations.components import Components
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.pipelines.rows.source import RowSource
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
@@ -152,6 +153,7 @@ def _group_definition(group: Declared, known: list[Property]) -> SendPortGroupDe
 
 def _orchestration_definition(declared: Declared, spelling: dict[str, str]) -> OrchestrationDefinition:
     orchestration, file = declared.orchestration, Path(declared.position.file).resolve()
+    components = Components.pack(orchestration.maps, orchestration.pipelines, declared.position.folder)
     return OrchestrationDefinition(
         name=orchestration.name,
         version=orchestration.version,
@@ -165,6 +167,8 @@ def _orchestration_definition(declared: Declared, spelling: dict[str, str]) -> O
         host=spelling[declared.host.lower()],
         priority=declared.priority,
         state=declared.state,
+        maps=components.maps,
+        pipelines=components.pipelines,
         position=declared.position,
     )
 

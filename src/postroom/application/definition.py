@@ -31,6 +31,7 @@ from postroom.filters.authorisation import ApplicationProperties, comparable_tex
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
 from postroom.maps.port_maps import NO_MAPS, PortMaps
+from postroom.orchestrations.components import StoredAnyPipeline
 from postroom.pipelines.receive.definition import StoredPipeline
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.properties import Property
@@ -268,6 +269,10 @@ class OrchestrationDefinition(ArtifactDefinition):
     host: str
     priority: int = 7
     state: OrchestrationState = "started"
+    maps: PortMaps = NO_MAPS
+    """The maps that its code applies."""
+    pipelines: tuple[StoredAnyPipeline, ...] = ()
+    """The pipelines that its code runs."""
 
     @field_serializer("filter")
     def _filter_as_text(self, filter: Filter | None) -> str | None:

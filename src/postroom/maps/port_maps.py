@@ -65,6 +65,14 @@ class PortMaps(BaseModel):
             stored.append(reference)
         return cls(maps=stored, files=ShippedFiles.collect(folder, names))
 
+    @classmethod
+    def read_files(cls, maps: Sequence[Map], folder: Path) -> PortMaps:
+        """Return the maps with the files that they read, to run them in this process. Raise DefinitionError if one is
+        missing."""
+        return cls(
+            maps=maps, files=ShippedFiles.collect(folder, {name for one in maps for name in one.files_in(folder)})
+        )
+
     def __bool__(self) -> bool:
         return bool(self.maps)
 
@@ -101,14 +109,15 @@ NO_MAPS = PortMaps()
 _STORED: TypeAdapter[PortMaps] = TypeAdapter(PortMaps)
 
 
-def map_problems(maps: object, folder: Path) -> Iterator[str]:
-    """Describe everything that is wrong with the maps of a port. ``folder`` is the application's folder."""
+def map_problems(maps: object, folder: Path, *, of_port: bool = True) -> Iterator[str]:
+    """Describe everything that is wrong with the maps of a port, or of an orchestration. ``folder`` is the
+    application's folder."""
     if not isinstance(maps, list | tuple):
         yield f"maps is {maps!r}, but must be a list, such as [maps.Xslt(...)]."
         return
     sources = Counter(port_map.source for port_map in maps if isinstance(port_map, Map))
     for source, count in sources.items():
-        if count > 1:
+        if count > 1 and of_port:
             yield f"{count} maps have the source {source!r}; a message type can have one map."
     for number, port_map in enumerate(maps, 1):
         for text in _problems(port_map, folder):

@@ -61,11 +61,23 @@ class RunningMaps:
         selected = self.find(message.context.get(BTS.MessageType))
         if selected is None:
             return message
+        result = self._run_one(selected, message)
+        return replace(message, context=_build_context(message.context, result), **_build_parts(message, result))
+
+    def create_message(self, message: Message) -> Message:
+        """Return the result of the only map, as a new message that promotes nothing of the original. Its properties can
+        be read. Raise MapFailure if it cannot be mapped."""
+        [selected] = self._by_source.values()
+        result = self._run_one(selected, message)
+        context = _build_context(message.context.demote_all(), result)
+        return replace(message, context=context, **_build_parts(message, result))
+
+    def _run_one(self, map_: Map, message: Message) -> MapResult:
         # The body is read in this thread, which has the claim and notices if the claim is lost.
-        [result] = self.run([(selected, _read_body(message))])
+        [result] = self.run([(map_, _read_body(message))])
         if not isinstance(result, MapResult):
             raise result
-        return replace(message, context=_build_context(message.context, result), **_build_parts(message, result))
+        return result
 
 
 def _transform(map_: Map, message: Message) -> MapResult:

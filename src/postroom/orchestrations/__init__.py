@@ -45,6 +45,12 @@ from postroom.orchestrations.correlation import (
     reply_port,
 )
 from postroom.orchestrations.definition import JournalLimits, Orchestration
+from postroom.orchestrations.documents import (
+    build_message,
+    execute_receive_pipeline,
+    execute_send_pipeline,
+    transform,
+)
 from postroom.orchestrations.failures import JournalFull, JournalMismatch, NotAwaited, StepFailed
 from postroom.orchestrations.scopes import Scope, scope
 
@@ -63,10 +69,13 @@ __all__ = [
     "SelfCorrelatingPort",
     "StepFailed",
     "atomic",
+    "build_message",
     "carried_state",
     "continue_with",
     "delay",
     "deliver",
+    "execute_receive_pipeline",
+    "execute_send_pipeline",
     "instance_id",
     "listen",
     "new_id",
@@ -83,4 +92,5 @@ __all__ = [
     "step_key",
     "suspend",
     "terminate",
+    "transform",
 ]

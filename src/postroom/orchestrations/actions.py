@@ -21,7 +21,8 @@ from postroom.orchestrations.correlation import DirectPort, SelfCorrelatingPort,
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.execution import CONVOY, Execution, get_execution, operation
 from postroom.orchestrations.failures import StepFailed
-from postroom.orchestrations.journal import Send, decode_value, encode_value
+from postroom.orchestrations.journal import Send
+from postroom.orchestrations.recorded_values import decode_value, encode_value
 from postroom.system_properties import BTS
 
 _P = ParamSpec("_P")

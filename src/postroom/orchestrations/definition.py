@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from postroom.filters.expression import Filter
+from postroom.maps import Map
 from postroom.message import Message
+from postroom.orchestrations.components import AnyPipeline, Components
 from postroom.properties import Property
 
 #: What an author writes: a coroutine function that takes the message that activates the instance.
@@ -37,8 +41,25 @@ class Orchestration:
     correlations: tuple[tuple[Property, ...], ...] = ()
     """The properties of each correlation that its receives follow."""
     journal_limits: JournalLimits = JournalLimits()
+    maps: Sequence[Map] = ()
+    """The maps that its code applies."""
+    pipelines: Sequence[AnyPipeline] = ()
+    """The pipelines that its code runs."""
+    folder: Path = Path()
+    """The folder of the application."""
+    deployed: Components | None = None
+    """The maps and pipelines as they were applied. None: they are those of the folder."""
     send_ports: Sequence[Any] = ()
     """The send ports that its application declares, for tests. More can be declared after it."""
+
+    def has_code_of(self, other: Orchestration) -> bool:
+        """Return True if both run the same function with the same maps and pipelines."""
+        return self.function is other.function and self.deployed == other.deployed
+
+    @cached_property
+    def components(self) -> Components:
+        """The maps and pipelines, ready to run. Raise DefinitionError if a file is missing."""
+        return self.deployed or Components.read_files(self.maps, self.pipelines, self.folder)
 
     def __call__(self, message: Message) -> Coroutine[Any, Any, None]:
         return self.function(message)

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from postroom.errors import BadValue
+from postroom.errors import BadValue, PipelineFailure, is_environment_error
 from postroom.orchestrations.code_places import COMPENSATION
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.execution import Execution, Watch
-from postroom.orchestrations.failures import JournalFull, JournalMismatch, UnstorableResult
+from postroom.orchestrations.failures import JournalFull, JournalMismatch, UnstorableResult, describe_failure
 from postroom.orchestrations.journal import (
     Command,
     Continuation,
@@ -35,9 +35,8 @@ from postroom.orchestrations.journal import (
     StepEnded,
     TimerFired,
     Turn,
-    decode_value,
-    encode_value,
 )
+from postroom.orchestrations.recorded_values import decode_value, encode_value
 from postroom.processes.time_limit import TimedCall, TimedOut, call_each_with_timeout
 
 #: The number of turns that are stored together at most.
@@ -277,7 +276,14 @@ def run_step(step: RunStep, get_time: Callable[[], datetime], *, max_size: int) 
     except TimedOut:  # of this thread
         raise
     except BaseException as error:
-        return StepEnded(time=get_time(), number=step.number, error=_describe(error, is_secret=step.is_secret))
+        if step.is_pure and is_environment_error(error):
+            raise
+        return StepEnded(
+            time=get_time(),
+            number=step.number,
+            error=_describe(error, is_secret=step.is_secret),
+            failure=describe_failure(error) if step.is_pure and isinstance(error, PipelineFailure) else None,
+        )
     return StepEnded(time=get_time(), number=step.number, value=_copy_result(step, result, max_size))
 
 

@@ -30,7 +30,7 @@ from postroom.message import Message, Part
 from postroom.orchestrations.code_places import describe_compensations, format_traceback
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.event_loop import InstanceLoop, install_hooks
-from postroom.orchestrations.failures import JournalMismatch, StepFailed
+from postroom.orchestrations.failures import JournalMismatch, StepFailed, to_failure
 from postroom.orchestrations.journal import (
     CancelStep,
     Command,
@@ -50,8 +50,8 @@ from postroom.orchestrations.journal import (
     TimerFired,
     measure_message,
     measure_turn,
-    measure_value,
 )
+from postroom.orchestrations.recorded_values import measure_value
 from postroom.system_properties import ENGINE_PROPERTIES, ENGINE_PROPERTY_HINT, describe_engine_properties
 from postroom.values import Value
 
@@ -158,6 +158,8 @@ class Execution:
                 step = self.steps.pop(event.number)
                 if event.error is None:
                     future.set_result(deepcopy(event.value))  # the orchestration may change it
+                elif event.failure is not None:
+                    future.set_exception(to_failure(event.failure))
                 else:
                     future.set_exception(StepFailed(f"The step {step.name} has failed.", why=event.error))
                 return
@@ -345,6 +347,7 @@ class Execution:
         *,
         digest: str | None = None,
         is_secret: bool = False,
+        is_pure: bool = False,
     ) -> Any:
         number = self._next_number()
         key = self._derive_id(f"step {number}")
@@ -356,6 +359,7 @@ class Execution:
             timeout=timeout,
             digest=digest,
             is_secret=is_secret,
+            is_pure=is_pure,
         )
         self.issue(step)
         self.steps[number] = step

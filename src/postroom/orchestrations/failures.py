@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from postroom.errors import PostroomError, StateError
+from collections.abc import Mapping
+
+from postroom.errors import MapFailure, PipelineFailure, PostroomError, StateError
 
 
 class StepFailed(PostroomError):
@@ -33,3 +35,14 @@ class NotAwaited(StateError):
     """An orchestration called a coroutine function, such as ``send``, without ``await``. So the function never ran."""
 
     code = "NOT_AWAITED"
+
+
+def describe_failure(failure: PipelineFailure) -> dict[str, str]:
+    """Return the failure of a map or a pipeline as the journal stores it."""
+    return {"code": failure.code, "what": failure.what, "why": failure.why, "hint": failure.hint}
+
+
+def to_failure(stored: Mapping[str, str]) -> PipelineFailure:
+    """The inverse of ``describe_failure``."""
+    kind = MapFailure if stored["code"] == MapFailure.code else PipelineFailure
+    return kind(stored["what"], why=stored["why"], hint=stored["hint"])

@@ -8,25 +8,15 @@ changed, and to show what the instance did.
 
 from __future__ import annotations
 
-import base64
-import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from decimal import Decimal
-from math import isfinite
+from datetime import datetime
 from typing import Any
 
-from postroom.errors import BadValue
 from postroom.filters.expression import Filter
 from postroom.message import Message
-
-#: The key of a value that JSON does not have. A dict with this key is stored as the value of another one.
-_TAG = "$type"
-#: How deep lists, tuples and dicts may be nested. Far below the limit of Python, so that a value that was stored can be
-#: read wherever a replay is called.
-MAX_DEPTH = 100
+from postroom.orchestrations.recorded_values import from_recorded, measure_value, to_recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +68,8 @@ class StepEnded(Event):
     number: int
     value: object = None
     error: str | None = None
+    failure: Mapping[str, str] | None = None
+    """The texts of the failure of a map or a pipeline, which the orchestration gets as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +167,9 @@ class RunStep(Command):
     """The digest of its arguments. None if they are confidential."""
     is_secret: bool = False
     """True if the text of its errors is confidential. Its result is shown nowhere in any case."""
+    is_pure: bool = False
+    """True for a map or a pipeline, which has no side effects: its failures are raised as they are, and errors of the
+    environment repeat it."""
 
     @property
     def name(self) -> str:
@@ -306,8 +301,9 @@ def _event_to_json(event: Event) -> dict[str, Any]:
             return {"kind": "timer", "number": number}
         case StepEnded(number=number, value=value, error=None):
             return {"kind": "step", "number": number, "value": to_recorded(value)}
-        case StepEnded(number=number, error=error):
-            return {"kind": "step", "number": number, "error": error}
+        case StepEnded(number=number, error=error, failure=failure):
+            stored = {"kind": "step", "number": number, "error": error}
+            return stored if failure is None else {**stored, "failure": dict(failure)}
         case Resumed():
             return {"kind": "resumed"}
     raise AssertionError(event)
@@ -322,7 +318,7 @@ def _event_from_json(time: datetime, stored: Mapping[str, Any], messages: Mappin
         case {"kind": "timer", "number": int(number)}:
             return TimerFired(time=time, number=number)
         case {"kind": "step", "number": int(number), "error": str(error)}:
-            return StepEnded(time=time, number=number, error=error)
+            return StepEnded(time=time, number=number, error=error, failure=stored.get("failure"))
         case {"kind": "step", "number": int(number), "value": value}:
             return StepEnded(time=time, number=number, value=from_recorded(value))
         case {"kind": "resumed"}:
@@ -345,92 +341,3 @@ def measure_message(event: Event) -> int:
     if not isinstance(event, Started | MessageReceived):
         return 0
     return sum(part.body.size for part in event.message.parts)
-
-
-# -- values of steps and states ----------------------------------------------------------------------------------------
-
-
-def to_recorded(value: object, *, depth: int = 0) -> Any:
-    """Return a value as JSON values. Raise BadValue if the journal cannot store it. ``depth`` is the number of lists,
-    tuples and dicts around it."""
-    if depth == MAX_DEPTH and isinstance(value, list | tuple | dict):
-        raise BadValue(
-            f"The journal cannot store a value whose lists and dicts are nested more than {MAX_DEPTH} deep.",
-            hint="Return it as text, such as json.dumps(value), or store it elsewhere and return a reference to it.",
-        )
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float() if isfinite(value):
-            return value
-        case list():
-            return [to_recorded(item, depth=depth + 1) for item in value]
-        case tuple():
-            return {_TAG: "tuple", "value": [to_recorded(item, depth=depth + 1) for item in value]}
-        case dict() if all(type(key) is str for key in value):
-            items = {key: to_recorded(item, depth=depth + 1) for key, item in value.items()}
-            return {_TAG: "dict", "value": items} if _TAG in items else items
-        case Decimal():
-            return {_TAG: "decimal", "value": str(value)}
-        case datetime():
-            return {_TAG: "datetime", "value": value.isoformat()}
-        case timedelta():
-            return {_TAG: "timedelta", "value": [value.days, value.seconds, value.microseconds]}
-        case uuid.UUID():
-            return {_TAG: "uuid", "value": str(value)}
-        case bytes():
-            return {_TAG: "bytes", "value": base64.b64encode(value).decode()}
-    if isinstance(value, float):
-        raise BadValue(
-            f"The journal cannot store the float {value}.",
-            why="JSON has no NaN and no infinity.",
-            hint="Return None or a text instead.",
-        )
-    raise BadValue(
-        # Not the value itself: results of steps can be confidential.
-        f"The journal cannot store a value of the type {type(value).__name__}.",
-        hint="Return None, bool, int, float, str, bytes, Decimal, datetime, timedelta, UUID, or lists, tuples and "
-        "dicts of these. The keys of a dict are strings.",
-    )
-
-
-def encode_value(value: object) -> str:
-    """Return a value as JSON text. Raise BadValue if the journal cannot store it."""
-    try:
-        return json.dumps(to_recorded(value))
-    except ValueError as error:  # an integer with thousands of digits
-        raise BadValue(f"The journal cannot store a value of the type {type(value).__name__}: {error}.") from None
-
-
-def decode_value(text: str) -> Any:
-    """The inverse of ``encode_value``."""
-    return from_recorded(json.loads(text))
-
-
-def measure_value(value: object) -> int:
-    """Return the number of characters that the journal needs for a value. Raise BadValue if it cannot store it."""
-    return len(encode_value(value))
-
-
-def from_recorded(stored: Any) -> Any:
-    """The inverse of ``to_recorded``."""
-    match stored:
-        case list():
-            return [from_recorded(item) for item in stored]
-        case {"$type": "tuple", "value": list(items)}:
-            return tuple([from_recorded(item) for item in items])
-        case {"$type": "dict", "value": dict(items)}:
-            return {key: from_recorded(item) for key, item in items.items()}
-        case {"$type": "decimal", "value": str(text)}:
-            return Decimal(text)
-        case {"$type": "datetime", "value": str(text)}:
-            return datetime.fromisoformat(text)
-        case {"$type": "timedelta", "value": [days, seconds, microseconds]}:
-            return timedelta(days=days, seconds=seconds, microseconds=microseconds)
-        case {"$type": "uuid", "value": str(text)}:
-            return uuid.UUID(text)
-        case {"$type": "bytes", "value": str(text)}:
-            return base64.b64decode(text)
-        case dict():
-            return {key: from_recorded(item) for key, item in stored.items()}
-    return stored

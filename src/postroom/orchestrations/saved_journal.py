@@ -6,7 +6,6 @@ and the received messages with their bodies.
 
 from __future__ import annotations
 
-import base64
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from postroom.errors import BadValue
-from postroom.message import Bytes, Context, Message, Part
-from postroom.orchestrations.journal import Continuation, Turn, from_recorded, to_recorded
+from postroom.message import Message
+from postroom.orchestrations.journal import Continuation, Turn
+from postroom.orchestrations.recorded_values import from_recorded, message_from_json, message_to_json, to_recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class SavedJournal:
             "carried": to_recorded(self.carried.state),
             "redacted": list(self.redacted),
             "turns": list(self.turns),
-            "messages": [_message_to_json(message) for message in self.messages],
+            "messages": [message_to_json(message) for message in self.messages],
         }
 
     @classmethod
@@ -61,7 +61,7 @@ class SavedJournal:
             carried=Continuation(journal=stored["journals"], state=from_recorded(stored["carried"])),
             redacted=tuple(stored["redacted"]),
             turns=stored["turns"],
-            messages=[_message_from_json(message) for message in stored["messages"]],
+            messages=[message_from_json(message) for message in stored["messages"]],
         )
 
 
@@ -75,39 +75,3 @@ def read_journal(file: Path) -> SavedJournal:
             why=f"{type(error).__name__}: {error}.",
             hint="Save one with: postroom instance save-journal ID FILE.",
         ) from None
-
-
-def _message_to_json(message: Message) -> dict[str, Any]:
-    return {
-        "message_id": str(message.message_id),
-        "context": json.loads(message.context.to_json()),
-        "body_part": message.body_part_name,
-        "parts": [
-            {
-                "part_id": str(part.part_id),
-                "name": part.name,
-                "content_type": part.content_type,
-                "charset": part.charset,
-                "data": base64.b64encode(part.data).decode(),
-            }
-            for part in message.parts
-        ],
-    }
-
-
-def _message_from_json(stored: Mapping[str, Any]) -> Message:
-    return Message(
-        message_id=uuid.UUID(stored["message_id"]),
-        context=Context.from_json(stored["context"]),
-        body_part_name=stored["body_part"],
-        parts=tuple(
-            Part(
-                part_id=uuid.UUID(part["part_id"]),
-                name=part["name"],
-                content_type=part["content_type"],
-                charset=part["charset"],
-                body=Bytes(base64.b64decode(part["data"])),
-            )
-            for part in stored["parts"]
-        ),
-    )

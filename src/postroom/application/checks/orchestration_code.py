@@ -18,7 +18,7 @@ import textwrap
 import time
 import types
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,9 +27,20 @@ from typing import Any
 from postroom.application.checks.iterated_sets import find_iterated_sets
 from postroom.application.declarations import Declared
 from postroom.orchestrations.actions import deliver, request, send
+from postroom.orchestrations.documents import (
+    build_message,
+    execute_receive_pipeline,
+    execute_send_pipeline,
+    transform,
+)
 
 #: The functions that send through a bound port.
 _SENDING: Mapping[str, Any] = {"send": send, "deliver": deliver, "request": request}
+#: The functions that run maps and pipelines, with the argument that declares these.
+_COMPONENTS: Mapping[Any, str] = {
+    transform: "maps",
+    **dict.fromkeys((build_message, execute_receive_pipeline, execute_send_pipeline), "pipelines"),
+}
 _NOW = "orchestrations.now()"
 _RANDOM = "orchestrations.random()"
 _IN_ORDER = "whose order differs when it is replayed; use asyncio.TaskGroup or asyncio.gather"
@@ -122,6 +133,26 @@ def find_bound_ports(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
                 name = port.name if isinstance(port, Declared) else port
                 if isinstance(name, str):
                     yield name, kind
+
+
+def find_undeclared_components(
+    function: Callable[..., Any], maps: Sequence[object], pipelines: Sequence[object]
+) -> Iterator[str]:
+    """Yield a text for each map and pipeline that a function runs and its orchestration does not declare. They would
+    not be shipped."""
+    for code in _list_code(function):
+        for call in (node for node in code.nodes if isinstance(node, ast.Call)):
+            called = _resolve(call.func, code.names)
+            argument = next((name for known, name in _COMPONENTS.items() if called is known), None)
+            used = [*call.args[1:2], *(one.value for one in call.keywords if one.arg in ("map", "pipeline"))]
+            if argument is None or not used:
+                continue
+            component = _resolve(used[0], code.names)
+            declared = maps if argument == "maps" else pipelines
+            if component is not None and all(component is not one for one in declared):
+                name, function_name = ast.unparse(used[0]), ast.unparse(call.func)
+                where = code.describe_line(call)
+                yield f"it calls {function_name}() {where} with {name}, which is not in its {argument}; add it there."
 
 
 def _describe(code: _Code, node: ast.expr, what: str, *alternatives: str) -> str:

@@ -6,14 +6,16 @@ import inspect
 from collections.abc import Collection, Iterator
 
 from postroom.application.checks.fields import host_problems, name_problems, state_problems
-from postroom.application.checks.orchestration_code import find_unreplayable_code
+from postroom.application.checks.orchestration_code import find_undeclared_components, find_unreplayable_code
 from postroom.application.declarations import Declarations, Declared
 from postroom.errors import Problem
 from postroom.filters.evaluate import predicate_holds
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.text import format_filter
+from postroom.maps.port_maps import map_problems
 from postroom.orchestrations.correlation import Correlation
 from postroom.orchestrations.definition import JournalLimits
+from postroom.pipelines import Receive, ReceivePipeline, Rows, Send
 from postroom.properties import MAX_CONVOY_PROPERTIES, Property
 
 
@@ -54,6 +56,7 @@ def _problems(declared: Declared, hosts: Collection[str]) -> Iterator[str]:
         yield f"journal_limits is {limits!r}, but both numbers must be 1 or more."
     yield from host_problems(declared.host, hosts)
     yield from state_problems(declared.state)
+    yield from _component_problems(declared)
     if isinstance(one.activate, Filter):
         if any(predicate.operator is Operator.BITAND for group in one.activate.groups for predicate in group):
             yield "the filter of an activating receive cannot use bitand; promote a property of its own for it."
@@ -65,6 +68,25 @@ def _problems(declared: Declared, hosts: Collection[str]) -> Iterator[str]:
         yield "ordered has no effect without a convoy or correlations: each message activates an instance of its own."
     yield from _convoy_problems(declared)
     yield from _correlation_problems(declared)
+
+
+def _component_problems(declared: Declared) -> Iterator[str]:
+    """Yield what is wrong with the maps and pipelines, and those that the code runs and does not declare."""
+    one, folder = declared.orchestration, declared.position.folder
+    yield from map_problems(one.maps, folder, of_port=False)
+    if not isinstance(one.pipelines, list | tuple):
+        yield f"pipelines is {one.pipelines!r}, but must be a list, such as [pipelines.Json(...)]."
+        return
+    for number, pipeline in enumerate(one.pipelines, 1):
+        if isinstance(pipeline, Rows) or not isinstance(pipeline, ReceivePipeline | Send):
+            yield f"pipeline {number}: {pipeline!r} is not a pipeline that an orchestration can run."
+            continue
+        texts = pipeline.problems()
+        if not texts and isinstance(pipeline, Receive | Send):
+            texts = pipeline.packing_problems(folder)
+        yield from (f"pipeline {number}: {text}" for text in texts)
+    if inspect.iscoroutinefunction(one.function) and isinstance(one.maps, list | tuple):
+        yield from find_undeclared_components(one.function, one.maps, one.pipelines)
 
 
 def _correlation_problems(declared: Declared) -> Iterator[str]:

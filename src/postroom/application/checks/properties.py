@@ -54,9 +54,8 @@ def find_uses(application: Declarations) -> Iterator[Use]:
             for prop in port.adapter.properties:
                 if not isinstance(prop, DistinguishedField):
                     yield Use(property=prop, position=port.position, makes_known=False)
-        for prop in port.pipeline.demotes if isinstance(port.pipeline, Send) else ():
-            if not isinstance(prop, DistinguishedField):
-                yield Use(property=prop, position=port.position, makes_known=False)
+        if isinstance(port.pipeline, Send):
+            yield from _find_demotions(port.pipeline, port.position)
     for filtered in (*application.send_ports, *application.send_port_groups):
         if isinstance(filtered.filter, Filter):
             for prop in list_compared_properties(filtered.filter):
@@ -69,6 +68,12 @@ def find_uses(application: Declarations) -> Iterator[Use]:
         for prop in (*activating, *orchestration.convoy, *correlated):
             if isinstance(prop, Property):
                 yield Use(property=prop, position=one.position, makes_known=False)
+        yield from _find_map_promotions(orchestration.maps, one.position)
+        for pipeline in orchestration.pipelines if isinstance(orchestration.pipelines, list | tuple) else ():
+            if isinstance(pipeline, ReceivePipeline):
+                yield from _find_promotions(pipeline, one.position)
+            elif isinstance(pipeline, Send):
+                yield from _find_demotions(pipeline, one.position)
 
 
 def _find_map_promotions(maps: object, position: SourcePosition) -> Iterator[Use]:
@@ -83,6 +88,12 @@ def _find_promotions(pipeline: ReceivePipeline, position: SourcePosition) -> Ite
     for prop in pipeline.promotes:
         if not isinstance(prop, DistinguishedField):  # it is written, not promoted: filters cannot compare it
             yield Use(property=prop, position=position, makes_known=True)
+
+
+def _find_demotions(pipeline: Send, position: SourcePosition) -> Iterator[Use]:
+    for prop in pipeline.demotes:
+        if not isinstance(prop, DistinguishedField):
+            yield Use(property=prop, position=position, makes_known=False)
 
 
 def list_compared_properties(filter: Filter) -> Iterator[Property]:

@@ -10,11 +10,13 @@ import linecache
 import logging
 import shlex
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 from postroom.application.loading.load import load_orchestrations
 from postroom.errors import PostroomError
 from postroom.messagebox.orchestrations import DeployedOrchestration
+from postroom.orchestrations.components import Components
 from postroom.orchestrations.definition import Orchestration
 from postroom.pipelines.shipping.modules import digest_code, find_imported_files
 
@@ -124,7 +126,7 @@ def _find_declared(
         return declared
     code = declared.get((deployed.name, deployed.version))
     if code is not None:
-        return deployed, code
+        return deployed, replace(code, deployed=Components.from_stored(deployed.definition))
     return (
         f"{deployed.file} does not declare the orchestration {deployed.name!r} with version {deployed.version} any"
         " more.\n"

@@ -44,8 +44,8 @@ from postroom.orchestrations.journal import (
     MessageReceived,
     Started,
     Turn,
-    from_recorded,
 )
+from postroom.orchestrations.recorded_values import from_recorded
 from postroom.system_properties import BTS
 
 
@@ -301,7 +301,7 @@ class LiveInstances:
             entry = self._remove(instance_id) if instance_id in self._entries else None
         if entry is None:
             return None
-        if entry.journal_length != journal_length or entry.execution.orchestration is not orchestration:
+        if entry.journal_length != journal_length or not orchestration.has_code_of(entry.execution.orchestration):
             entry.execution.close()
             return None
         return entry.execution

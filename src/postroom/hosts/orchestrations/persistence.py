@@ -21,7 +21,8 @@ from postroom.messagebox.orchestrations import JournalEntry
 from postroom.messagebox.subscriptions import SubscribingService
 from postroom.orchestrations.correlation import CALLER
 from postroom.orchestrations.driver import Outcome
-from postroom.orchestrations.journal import Correlate, Forget, to_recorded
+from postroom.orchestrations.journal import Correlate, Forget
+from postroom.orchestrations.recorded_values import to_recorded
 from postroom.processes.time_limit import TimedOut
 
 #: The outcome of each instance by id, or the error because of which it cannot be stored.

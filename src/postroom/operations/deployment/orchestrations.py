@@ -18,8 +18,9 @@ from postroom.messagebox.orchestrations import (
     read_orchestrations,
 )
 from postroom.operations.deployment.artifacts import ArtifactKind, Comparison, Deployed, Deployment
-from postroom.operations.deployment.differences import find_plain_differences
+from postroom.operations.deployment.differences import find_differences, find_plain_differences
 from postroom.operations.deployment.plan import ChangeKind, Difference, PlanStep
+from postroom.operations.describe import describe_value
 from postroom.operations.orchestrations.enlistment import deploy_orchestration, unenlist_orchestration
 from postroom.orchestrations.definition import describe_wrong_call
 from postroom.properties import dotted_name, split_key
@@ -44,7 +45,10 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
     ) -> tuple[Difference, ...]:
         built = replace(known, definition=declared.to_stored(), is_newest=_is_newest(compared.definition, declared))
         host = compared.deployed.host_name(known.host_id)
-        return find_plain_differences(_list_fields(built, declared.host), _list_fields(known, host))
+        return (
+            *find_plain_differences(_list_fields(built, declared.host), _list_fields(known, host)),
+            *_find_component_differences(built.definition, known.definition),
+        )
 
     def describe_new(self, compared: Comparison, declared: OrchestrationDefinition) -> Iterator[str]:
         filter = declared.filter
@@ -158,12 +162,24 @@ def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
         "convoy": [dotted_name(*split_key(key)) for key in one.convoy],
         "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in one.correlations],
     }
-    besides = ("name", "version", "host", "state", "ports")
+    besides = ("name", "version", "host", "state", "ports", "maps", "pipelines")
     return {
         "host": host.lower(),
         **{_NAMES.get(name, name): value for name, value in settings.items() if name not in besides},
         "newest version": one.is_newest,
     }
+
+
+def _find_component_differences(declared: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield what differs in the maps and pipelines of an orchestration, as it is shown for ports."""
+    yield from find_differences({"maps": declared["maps"]}, {"maps": known["maps"]})
+    new, old = declared["pipelines"], known["pipelines"]
+    if len(new) == len(old):
+        for after, before in zip(new, old, strict=True):
+            yield from find_differences({"pipeline": after}, {"pipeline": before})
+    else:
+        before, after = (describe_value([one["kind"] for one in listed]) for listed in (old, new))
+        yield Difference(field="pipelines", before=before, after=after)
 
 
 def _find_bound_port_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:

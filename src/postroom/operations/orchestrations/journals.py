@@ -19,7 +19,8 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import read_stored_journal
 from postroom.messagebox.storage.spool import get_message, load_message
 from postroom.operations.redaction import replace_sensitive_values
-from postroom.orchestrations.journal import Continuation, from_recorded
+from postroom.orchestrations.journal import Continuation
+from postroom.orchestrations.recorded_values import from_recorded
 from postroom.orchestrations.saved_journal import SavedJournal
 from postroom.properties import dotted_name, split_key
 

@@ -98,6 +98,14 @@ class StagedPipeline(BaseModel):
             return [error.join_sentences(with_hint=False)]
         return found
 
+    def read_files(self, folder: Path) -> Self:
+        """Return the pipeline with the files that its components read, to run it in this process. Raise DefinitionError
+        if one is missing."""
+        names = {
+            name for _, one in self._list_components() if isinstance(one, Component) for name in one.files_in(folder)
+        }
+        return self.model_copy(update={"files": ShippedFiles.collect(folder, names)})
+
     def pack(self, folder: Path) -> Self:
         """Return the pipeline with everything that it needs on other machines: references to its components, and the
         files of the application's folder that contain the components or that they read."""

@@ -13,15 +13,26 @@ from typing import Any
 
 import pytest
 
-from postroom import Application, Message, Property, orchestrations
+from postroom import Application, Message, Property, maps, orchestrations, pipelines
 from postroom.errors import DefinitionRefused
 from postroom.orchestrations import Correlation, JournalLimits
+from postroom.schemas import Schemas
 
 Kind = Property("Tests.Kind", str)
 Key = Property("Tests.Key", str)
 Number = Property("Tests.Number", int)
 Orders = Correlation(Key, filter=Kind == "order")
 Replies = Correlation(Key, filter=Kind == "reply")
+
+
+def identity(order: Message) -> bytes:
+    return order.data
+
+
+lines = pipelines.JsonLines(promote={Kind: "kind"})
+gzip = pipelines.Send(encode=[pipelines.components.GzipEncoder()])
+to_order = maps.Python(identity, source="offer", target="order")
+also_to_order = maps.Python(identity, source="offer", target="memo")
 
 
 async def process(order: Message) -> None:
@@ -64,6 +75,13 @@ def find_problems(function: Any = process, **options: Any) -> list[str]:
         ({"ordered": 1}, "ordered is 1, but must be True or False"),
         ({"journal_limits": JournalLimits(events=0)}, "both numbers must be 1 or more"),
         ({"journal_limits": 100}, "journal_limits is 100"),
+        ({"maps": "order"}, "maps is 'order', but must be a list, such as [maps.Xslt(...)]"),
+        ({"maps": [process]}, "is not a map, such as maps.Xslt(...)"),
+        ({"maps": [maps.Xslt("gone.xslt", source="a", target="b")]}, "the file 'gone.xslt' cannot be read"),
+        ({"pipelines": lines}, "must be a list, such as [pipelines.Json(...)]"),
+        ({"pipelines": [pipelines.Rows()]}, "is not a pipeline that an orchestration can run"),
+        ({"pipelines": [pipelines.XmlReceive(schemas=Schemas())]}, "pipeline 1: There are no schemas"),
+        ({"pipelines": [pipelines.Send(encode=[lambda one: one])]}, "pipeline 1: encode, component 1: A lambda"),
     ],
 )
 def test_a_wrong_orchestration_is_refused(options: dict[str, Any], why: str) -> None:
@@ -80,6 +98,7 @@ def test_a_wrong_orchestration_is_refused(options: dict[str, Any], why: str) -> 
         {"activate": (Kind == "order") | (Kind == "payment"), "convoy": [Key], "correlations": [Replies]},
         {"convoy": [Key], "ordered": True},
         {"correlations": [Replies], "ordered": True},
+        {"maps": [to_order, also_to_order], "pipelines": [lines, gzip]},
     ],
 )
 def test_a_valid_orchestration_is_accepted(options: dict[str, Any]) -> None:
@@ -238,3 +257,33 @@ def test_a_call_without_await_is_refused() -> None:
         f"orchestration 'forget': it calls orchestrations.delay() in line {line + 6} without await, so nothing happens",
         f"orchestration 'forget': it calls orchestrations.send() in line {line + 4} without await, so nothing happens",
     ]
+
+
+async def run_components(order: Message) -> None:
+    await orchestrations.transform(order, to_order)
+    await orchestrations.transform(order, map=also_to_order)
+    await orchestrations.execute_receive_pipeline(order, lines)
+    await orchestrations.execute_send_pipeline(order, gzip)
+    await orchestrations.build_message(b"", {"lines": lines}["lines"])
+
+
+def test_maps_and_pipelines_that_the_code_runs_have_to_be_declared() -> None:
+    problems = find_problems(run_components, maps=[to_order], pipelines=[gzip])
+    line = run_components.__code__.co_firstlineno
+    calls = [
+        ("transform", line + 2, "also_to_order", "maps"),
+        ("execute_receive_pipeline", line + 3, "lines", "pipelines"),
+    ]
+    assert problems == [
+        f"orchestration 'run_components': it calls orchestrations.{function}() in line {number} with {name}, which is "
+        f"not in its {argument}; add it there."
+        for function, number, name, argument in calls
+    ]
+
+
+def test_what_maps_and_pipelines_promote_is_known() -> None:
+    app = Application("tests")
+    app.property(Kind)
+    reads = maps.Python(identity, source="a", target="b", read=pipelines.Json(promote={Number: "n"}, message_type="b"))
+    app.orchestration(activate=Kind == "a", maps=[reads], pipelines=[pipelines.Json(promote={Key: "k"})])(process)
+    assert {prop.key for prop in app.definition().properties} == {Kind.key, Number.key, Key.key}
