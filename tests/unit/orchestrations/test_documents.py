@@ -1,4 +1,4 @@
-"""Orchestrations apply maps, build messages of schemas, and run pipelines (the Transform shape, Execute Pipeline)."""
+"""ORC-56: orchestrations apply maps, build messages of schemas, and run pipelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts run the maps, schemas and pipelines of orchestrations as they were applied, and store their results."""
+"""ORC-56: hosts run the maps, schemas and pipelines of orchestrations as they were applied, and store their results."""
 
 from __future__ import annotations
 
