@@ -33,7 +33,6 @@ from postroom.messagebox.configuration.applications import store_application
 from postroom.messagebox.configuration.endpoints import StoredReceivePort, store_receive_port
 from postroom.messagebox.configuration.hosts import Host, read_hosts
 from postroom.messagebox.configuration.send_port_groups import store_send_port_group
-from postroom.messagebox.configuration.services import remove_service
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.migrate import create_host
 from postroom.messagebox.subscriptions import deploy_property
@@ -172,12 +171,6 @@ class Box(Contents):
         self.connection.execute(
             "UPDATE services SET former_host_ids = ARRAY[host_id], host_id = %s WHERE name = %s", (host.host_id, name)
         )
-
-    def remove_services(self) -> None:
-        """Remove all send ports and receive locations. Their instances stay."""
-        for table in ("send_ports", "receive_locations"):
-            for (service_id,) in self.connection.execute(f"DELETE FROM {table} RETURNING id").fetchall():
-                remove_service(self.connection, service_id)
 
     def agent(self, *, warm: bool = True, connection: Connection | None = None, is_engine: bool = False) -> DirectAgent:
         routing = RoutingTable() if warm else None

@@ -8,15 +8,12 @@ from pathlib import Path
 from postroom import pipelines
 from postroom.adapters import Attempt, SendDefinition
 from postroom.adapters.contract import ReceivedResponse
-from postroom.maps.port_maps import NO_MAPS
 from postroom.message import Bytes, Context, Message
 from postroom.pipelines import ReceivePipeline
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.system_properties import HTTP
 from tests.support.box import Box
 from tests.support.recording_adapter import RecordingAdapter
-
-NO_RESPONSE_MAPS = NO_MAPS.model_dump(mode="json")
 
 
 class AnsweringAdapter(RecordingAdapter):

@@ -28,7 +28,6 @@ from postroom.http.messages import (
 )
 from postroom.http.server import identify_client
 from postroom.message import FRAGMENT_SIZE, Body, Bytes, Context
-from postroom.messagebox.connection import Connection
 from postroom.messagebox.intake import inbox
 from postroom.messagebox.intake.inbox import NewInterchange
 from postroom.messagebox.throttling.load import ThrottleWatch
@@ -224,8 +223,16 @@ class HttpRequests:
         body: Body,
         digest: bytes | None,
     ) -> None:
+        """Store an interchange, unless the same request was stored before. Raise KeyReused if its key came with another
+        body."""
         with self._connections.borrow(CONNECTION_TIMEOUT) as connection:
-            _store(connection, location, interchange_id, context, body, digest)
+            if digest is not None and inbox.check_if_known(connection, interchange_id, digest=digest):
+                return
+            is_stored = inbox.store_in_inbox(
+                connection, location.location_id, interchange_id, context, body.chunks(), digest=digest
+            )
+            if not is_stored:  # another request with the same key was faster
+                inbox.check_if_known(connection, interchange_id, digest=digest)
 
 
 def build_request_context(request: Request, sender: Sender | None = None) -> Context:
@@ -277,25 +284,6 @@ def _identify_sender(request: Request, sender: Sender | None) -> str:
         "user": None if given is None else given[0],
     }
     return json.dumps(found) if any(found.values()) else ""
-
-
-def _store(
-    connection: Connection,
-    location: ReceiveLocation,
-    interchange_id: uuid.UUID,
-    context: Context,
-    body: Body,
-    digest: bytes | None,
-) -> None:
-    """Store an interchange, unless the same request was stored before. Raise KeyReused if its key came with another
-    body."""
-    if digest is not None and inbox.check_if_known(connection, interchange_id, digest=digest):
-        return
-    is_stored = inbox.store_in_inbox(
-        connection, location.location_id, interchange_id, context, body.chunks(), digest=digest
-    )
-    if not is_stored:  # another request with the same key was faster
-        inbox.check_if_known(connection, interchange_id, digest=digest)
 
 
 async def read_body(request: Request, max_bytes: int, digest: hashlib.blake2b | None, workers: WorkerPool) -> Body:
