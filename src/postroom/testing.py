@@ -23,7 +23,12 @@ from postroom.correlation_tokens import add_token, copy_token
 from postroom.errors import DefinitionError, StateError
 from postroom.message import Message
 from postroom.orchestrations.correlation import CALLER, DirectPort
-from postroom.orchestrations.definition import Orchestration, describe_wrong_call
+from postroom.orchestrations.definition import (
+    Orchestration,
+    describe_wrong_call,
+    describe_wrong_direct_call,
+    get_port_name,
+)
 from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, drive
 from postroom.orchestrations.driver import replay as replay_turns
 from postroom.orchestrations.execution import Execution
@@ -222,10 +227,16 @@ class Run:
         orchestration = self._execution.orchestration
         two_way = {port.name: port.two_way for port in orchestration.send_ports}
         for send in sends:
-            if send.port is not None and send.port in two_way:
-                text = describe_wrong_call(send.port, send.call, two_way=two_way[send.port])
-                if text is not None:
-                    raise DefinitionError(f"orchestration {orchestration.name!r}: {text}")
+            if send.port is None:
+                continue
+            bound = orchestration.bindings.get(send.port, send.port)
+            name = None if bound is None else get_port_name(bound)
+            if name is None:
+                text = describe_wrong_direct_call(send.port, send.call)
+            else:
+                text = describe_wrong_call(name, send.call, two_way=two_way[name]) if name in two_way else None
+            if text is not None:
+                raise DefinitionError(f"orchestration {orchestration.name!r}: {text}")
 
     def read_journal(self) -> Iterable[Turn]:
         return self.save_journal().read_turns()

@@ -41,12 +41,16 @@ def direct_context(connection: Connection, name: str, context: Context, *, for_r
     return addressees.direct(name, context)
 
 
-class Addressees:
-    """All send ports and send port groups that messages can be directed to, as they were read."""
+#: The name or the id of a send port or a send port group.
+_Key = str | uuid.UUID
 
-    def __init__(self, known: Mapping[str, _Addressee]) -> None:
+
+class Addressees:
+    """All send ports and send port groups that messages can be directed to, by name and by id, as they were read."""
+
+    def __init__(self, known: Mapping[_Key, _Addressee]) -> None:
         self._known = known
-        self._addresses: dict[str, Context] = {}
+        self._addresses: dict[_Key, Context] = {}
 
     @classmethod
     def read(cls, connection: Connection) -> Addressees:
@@ -55,29 +59,29 @@ class Addressees:
     def __contains__(self, name: str) -> bool:
         return name in self._known
 
-    def direct(self, name: str, context: Context) -> Context:
+    def direct(self, port: _Key, context: Context) -> Context:
         """Return the context with the properties that direct it, as ``direct_context`` does."""
-        address = self._addresses.get(name)
+        address = self._addresses.get(port)
         if address is None:
-            address = self._addresses[name] = _build_address(_find(self._known, name))
+            address = self._addresses[port] = _build_address(_find(self._known, port))
         return _promote_address(context.merge(address))
 
-    def check_two_way(self, name: str) -> None:
-        """Raise StateError if ``name`` is a one-way send port, which returns no response."""
-        addressee = _find(self._known, name)
+    def check_two_way(self, port: _Key) -> None:
+        """Raise StateError if ``port`` is a one-way send port, which returns no response."""
+        addressee = _find(self._known, port)
         if not addressee.is_group and not addressee.is_two_way:
             raise StateError(
-                f"The send port {name!r} is one-way, so it returns no response.",
+                f"The send port {addressee.name!r} is one-way, so it returns no response.",
                 hint="Publish the message, or declare the port with two_way=True.",
             )
 
-    def find_acknowledging_port(self, name: str) -> uuid.UUID | None:
-        """Return the send port that acknowledges messages that are directed to ``name``. Return None for a group: each
+    def find_acknowledging_port(self, port: _Key) -> uuid.UUID | None:
+        """Return the send port that acknowledges messages that are directed to ``port``. Return None for a group: each
         of its members does. Raise StateError if the port is two-way, which returns a response instead."""
-        addressee = _find(self._known, name)
+        addressee = _find(self._known, port)
         if addressee.is_two_way:
             raise StateError(
-                f"The send port {name!r} is two-way, so it does not acknowledge deliveries.",
+                f"The send port {addressee.name!r} is two-way, so it does not acknowledge deliveries.",
                 hint="Wait for its response: request(message, to=...).",
             )
         return None if addressee.is_group else addressee.id
@@ -92,11 +96,12 @@ def _build_address(addressee: _Addressee) -> Context:
     return context if transport_id is None else context.promote(BTS.SPTransportID, str(transport_id))
 
 
-def _find(known: Mapping[str, _Addressee], name: str) -> _Addressee:
-    addressee = known.get(name)
+def _find(known: Mapping[_Key, _Addressee], port: _Key) -> _Addressee:
+    addressee = known.get(port)
     if addressee is None:
-        what = f"There is no send port or send port group {name!r}."
-        raise NotFound(what, hint=suggest_names(name, list(known), "There are"))
+        names = [name for name in known if isinstance(name, str)]
+        what = f"There is no send port or send port group {str(port)!r}."
+        raise NotFound(what, hint=suggest_names(str(port), names, "There are"))
     return addressee
 
 
@@ -113,8 +118,9 @@ def describe_unreachable(connection: Connection, name: str) -> str | None:
     return f"{what} {name!r} is not enlisted, so no message can be directed to it: postroom {noun} start {name!r}"
 
 
-def _read_addressees(connection: Connection) -> dict[str, _Addressee]:
-    return {row[0]: _Addressee(*row) for row in read_addressees(connection)}
+def _read_addressees(connection: Connection) -> dict[_Key, _Addressee]:
+    found = [_Addressee(*row) for row in read_addressees(connection)]
+    return {**{one.name: one for one in found}, **{one.id: one for one in found}}
 
 
 def _promote_address(context: Context) -> Context:

@@ -35,7 +35,7 @@ from postroom.filters.expression import Filter
 from postroom.maps import Map
 from postroom.orchestrations.components import AnyPipeline
 from postroom.orchestrations.correlation import Correlation
-from postroom.orchestrations.definition import JournalLimits, Orchestration, OrchestrationFunction
+from postroom.orchestrations.definition import JournalLimits, Orchestration, OrchestrationFunction, SendPort
 from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import Property
 from postroom.throttling import Throttling
@@ -240,6 +240,7 @@ class Application(Declarations):
         host: str = DEFAULT_HOST,
         priority: int = 7,
         state: OrchestrationState = "started",
+        bindings: Mapping[str, SendPort | str | None] | None = None,
         journal_limits: JournalLimits = JournalLimits(),  # noqa: B008 - it is frozen
         maps: Sequence[Map] = (),
         pipelines: Sequence[AnyPipeline] = (),
@@ -251,7 +252,10 @@ class Application(Declarations):
         order of publishing, including those of several publishers. A changed function gets a new ``version``. The old
         one stays and finishes its instances. ``priority`` is that of messages that activate it; those that join an
         instance have 5. An instance whose journal reaches ``journal_limits`` is suspended. ``maps`` are those that it
-        applies with ``orchestrations.transform``, and ``pipelines`` those that it runs.
+        applies with ``orchestrations.transform``, and ``pipelines`` those that it runs. ``bindings`` are the send
+        ports and groups that its logical ports are bound to, by the names that its code sends to; None publishes for
+        whoever subscribes. A logical port without a binding is bound to the port or group with the same name, until an
+        operator binds it to another one.
 
         @app.orchestration(activate=Kind == "order", correlations=[Offers])
         async def procure(order: Message) -> None: ...
@@ -273,6 +277,7 @@ class Application(Declarations):
                 pipelines=pipelines,
                 folder=position.folder,
                 send_ports=self.send_ports,
+                bindings={} if bindings is None else bindings,
             )
             settings = {"orchestration": orchestration, "correlations": tuple(correlations), "ordered": ordered}
             self.orchestrations.append(

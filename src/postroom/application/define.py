@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from postroom.adapters import SparkReader
-from postroom.application.checks.orchestration_code import find_bound_ports
+from postroom.application.checks.orchestration_code import find_logical_ports
 from postroom.application.checks.problems import as_values, find_declaration_problems
 from postroom.application.checks.properties import list_known_properties, list_own_properties
 from postroom.application.checks.transports import to_timedelta
@@ -28,6 +28,7 @@ from postroom.filters.expression import Filter
 from postroom.filters.text import parse
 from postroom.maps.port_maps import PortMaps
 from postroom.orchestrations.components import Components
+from postroom.orchestrations.definition import get_port_name
 from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.pipelines.rows.source import RowSource
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
@@ -163,7 +164,10 @@ def _orchestration_definition(declared: Declared, spelling: dict[str, str]) -> O
         convoy=orchestration.convoy,
         ordered=declared.ordered,
         correlations=orchestration.correlations,
-        ports=tuple(sorted(set(find_bound_ports(orchestration.function)))),
+        ports=tuple(sorted(set(find_logical_ports(orchestration.function)))),
+        bindings=tuple(
+            sorted((port, None if to is None else get_port_name(to)) for port, to in orchestration.bindings.items())
+        ),
         host=spelling[declared.host.lower()],
         priority=declared.priority,
         state=declared.state,

@@ -265,7 +265,10 @@ class OrchestrationDefinition(ArtifactDefinition):
     ordered: bool = False
     correlations: tuple[tuple[StoredProperty, ...], ...] = ()
     ports: tuple[tuple[str, str], ...] = ()
-    """The send ports and groups that its code names, each with the call: send, deliver or request."""
+    """The logical ports that its code names, each with the call: send, deliver or request."""
+    bindings: tuple[tuple[str, str | None], ...] = ()
+    """The send ports and groups that the application binds logical ports to. None: direct. The others are bound to the
+    port or group with the same name."""
     host: str
     priority: int = 7
     state: OrchestrationState = "started"

@@ -63,7 +63,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "orchestration": LazyCommand(
         "postroom.cli.commands.artifacts.orchestrations:orchestration",
-        "List, enlist, start, stop and unenlist orchestrations.",
+        "List, enlist, start, stop, unenlist and bind orchestrations.",
     ),
     "location": LazyCommand(
         "postroom.cli.commands.artifacts.locations:location", "List, enable, disable and schedule receive locations."

@@ -72,6 +72,19 @@ class DeployedOrchestration:
         return int(self.definition["priority"])
 
     @property
+    def logical_ports(self) -> dict[str, list[str]]:
+        """The logical ports that its code names, each with its calls: send, deliver or request."""
+        found: dict[str, list[str]] = {}
+        for name, call in self.definition.get("ports", ()):
+            found.setdefault(name, []).append(call)
+        return found
+
+    @property
+    def declared_bindings(self) -> dict[str, str | None]:
+        """The names of the send ports and groups that the application binds logical ports to. None: direct."""
+        return dict(self.definition.get("bindings", ()))
+
+    @property
     def convoy(self) -> list[str]:
         """The keys of the properties of its convoy."""
         return [prop["key"] for prop in self.definition["convoy"]]

@@ -11,14 +11,14 @@ from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
+from typing import Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from postroom.correlation_tokens import add_token, build_response_filter, remove_token
 from postroom.errors import BadValue, DeliveryFailure, StateError
 from postroom.message import Message
 from postroom.orchestrations.argument_digests import digest_call
 from postroom.orchestrations.correlation import DirectPort, SelfCorrelatingPort, remove_address
-from postroom.orchestrations.definition import Orchestration
+from postroom.orchestrations.definition import Orchestration, SendPort, get_port_name
 from postroom.orchestrations.execution import CONVOY, Execution, get_execution, operation
 from postroom.orchestrations.failures import StepFailed
 from postroom.orchestrations.journal import Send
@@ -50,13 +50,6 @@ async def receive() -> Message:
     return await execution.receive(CONVOY)
 
 
-class SendPort(Protocol):
-    """A declared send port, or a send port group: what ``app.send_port`` and ``app.send_port_group`` return."""
-
-    @property
-    def name(self) -> str: ...
-
-
 class RetryTransaction(Exception):
     """Raised by an atomic function to be run again."""
 
@@ -65,7 +58,7 @@ class RetryTransaction(Exception):
 async def send(
     message: Message, *, to: SendPort | DirectPort | str | None = None, reply_to: SelfCorrelatingPort | None = None
 ) -> uuid.UUID:
-    """Publish a message: through the bound port ``to``, to the receivers of the direct port ``to``, or to all of its
+    """Publish a message: through the logical port ``to``, to the receivers of the direct port ``to``, or to all of its
     subscribers. Return its id. Answers that a receiver sends to ``reply_port(message)`` reach
     ``reply_to``. A request that is sent on to a send port, or to all subscribers, has no caller any more.
 
@@ -79,7 +72,7 @@ async def send(
         context = remove_token(remove_address(message.context))
         if context is not message.context:
             message = replace(message, context=context)
-        command = execution.make_send(message, None if to is None else _get_name(to))
+        command = execution.make_send(message, None if to is None else get_port_name(to))
     _issue(execution, command)
     return command.message.message_id
 
@@ -117,7 +110,7 @@ async def request(message: Message, *, to: SendPort | str) -> Message:
     execution.check_promoted(message)
     token = str(execution.make_id())
     context = add_token(remove_address(message.context), token)
-    name = _get_name(to)
+    name = get_port_name(to)
     _issue(execution, execution.make_send(replace(message, context=context), name, call="request"))
     response = await execution.receive_once(build_response_filter(token))
     _check_nack(response, name, "request")
@@ -134,7 +127,7 @@ async def deliver(message: Message, *, to: SendPort | str) -> None:
     execution = get_execution()
     execution.check_promoted(message)
     context = remove_token(remove_address(message.context)).write(BTS.AckRequired, True)
-    name = _get_name(to)
+    name = get_port_name(to)
     command = execution.make_send(replace(message, context=context), name, call="deliver")
     _issue(execution, command)
     acknowledgement = await execution.receive_once(BTS.AckID == str(command.message.message_id), acknowledged_by=name)
@@ -190,10 +183,6 @@ def _refuse_in_atomic(what: str, why: str) -> None:
 
 def _add_reply_port(message: Message, port: SelfCorrelatingPort | None) -> Message:
     return message if port is None else replace(message, context=message.context.write(BTS.ReplyTo, port.token))
-
-
-def _get_name(port: SendPort | str) -> str:
-    return port if isinstance(port, str) else port.name
 
 
 def _issue(execution: Execution, command: Send) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from postroom.filters.expression import Filter
 from postroom.maps import Map
@@ -16,6 +16,13 @@ from postroom.properties import Property
 
 #: What an author writes: a coroutine function that takes the message that activates the instance.
 OrchestrationFunction = Callable[[Message], Coroutine[Any, Any, None]]
+
+
+class SendPort(Protocol):
+    """A declared send port, or a send port group: what ``app.send_port`` and ``app.send_port_group`` return."""
+
+    @property
+    def name(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +58,8 @@ class Orchestration:
     """The maps and pipelines as they were applied. None: they are those of the folder."""
     send_ports: Sequence[Any] = ()
     """The send ports that its application declares, for tests. More can be declared after it."""
+    bindings: Mapping[str, SendPort | str | None] = field(default_factory=dict)
+    """What its application binds logical ports to, by their names. None: direct."""
 
     def has_code_of(self, other: Orchestration) -> bool:
         """Return True if both run the same function with the same maps and pipelines."""
@@ -63,6 +72,22 @@ class Orchestration:
 
     def __call__(self, message: Message) -> Coroutine[Any, Any, None]:
         return self.function(message)
+
+
+def get_port_name(port: SendPort | str) -> str:
+    """Return the name of a send port or a group that was declared or named."""
+    return port if isinstance(port, str) else port.name
+
+
+def describe_wrong_direct_call(logical_port: str, call: str) -> str | None:
+    """Return why an orchestration cannot ``send``, ``deliver`` or ``request`` through a logical port that is bound
+    directly, or None if it can."""
+    if call == "send":
+        return None
+    return (
+        f"the logical port {logical_port!r} is bound directly, so that nobody is certain to answer a {call}. Use send, "
+        "or bind it to a send port."
+    )
 
 
 def describe_wrong_call(port: str, call: str, *, two_way: bool) -> str | None:

@@ -30,7 +30,7 @@ Run = Callable[..., CommandResult]
 
 APP = """
 from decimal import Decimal
-from postroom import BTS, Application, Property, adapters, pipelines
+from postroom import BTS, Application, Property, adapters, orchestrations, pipelines
 
 Region = Property("Orders.Region", str)
 Total = Property("Orders.Total", Decimal)

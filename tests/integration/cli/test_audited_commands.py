@@ -69,7 +69,7 @@ app.send_port_group("All", ["Europe", "Audit"], filter=Region == "EU")
 
 @app.orchestration(activate=Region == "BOOK")
 async def book(order):
-    pass
+    await orchestrations.send(order, to="Europe")
 """
 
 
@@ -148,6 +148,8 @@ def test_every_command_that_changes_something_is_recorded(
         assert (entry.action, entry.target) == (f"orchestration.{verb}", "book")
         assert entry.before
         assert entry.after
+    record("orchestration bind", "book", "Europe", "Audit")
+    record("orchestration unbind", "book", "Europe")
     for verb in ("disable", "enable"):
         record(f"location {verb}", "drop")
     record("location schedule", "drop", "--from", "2999-01-01")

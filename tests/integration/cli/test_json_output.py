@@ -58,7 +58,7 @@ async def book(order):
 
 @app.orchestration(activate=Region == "BOOK", name="book", version=2)
 async def book_again(order):
-    pass
+    await orchestrations.send(order, to="Europe")
 """
 
 
@@ -122,6 +122,8 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     for verb in ("stop", "unenlist", "enlist", "start"):
         run_json(f"group {verb}", "All")
         run_json(f"orchestration {verb}", "book")
+    run_json("orchestration bind", "book", "Europe", "Audit")
+    run_json("orchestration unbind", "book", "Europe")
     for verb in ("disable", "enable"):
         run_json(f"location {verb}", "drop")
     run_json("location schedule", "drop", "--from", "2999-01-01")

@@ -45,6 +45,8 @@ OPERATORS_DO: Commands = [
     ("port", "stop", "Audit"),
     ("orchestration", "stop", "book"),
     ("orchestration", "start", "book"),
+    ("orchestration", "bind", "book", "Audit", "Europe"),
+    ("orchestration", "unbind", "book", "Audit"),
     ("location", "schedule", "drop", "--every-days", "1"),
     ("location", "disable", "drop"),
     ("location", "enable", "drop"),
@@ -74,7 +76,7 @@ ORCHESTRATIONS = """
 
 @app.orchestration(activate=Region == "BOOK")
 async def book(order):
-    pass
+    await orchestrations.send(order, to="Audit")
 
 
 @app.orchestration(activate=Region == "PAY")

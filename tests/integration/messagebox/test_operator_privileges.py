@@ -42,6 +42,11 @@ EFFECTIVE = """
        AND (has_table_privilege(%(login)s, c.oid, right_to)
             OR right_to IN ('INSERT', 'UPDATE') AND has_any_column_privilege(%(login)s, c.oid, right_to))
 """
+ORCHESTRATION = """
+    INSERT INTO orchestrations (id, application_id, host_id, definition, is_newest)
+    SELECT gen_random_uuid(), id, %s, '{"name": "ship", "version": 1, "ports": [["Shipping", "send"]]}', true
+      FROM applications LIMIT 1
+"""
 #: It stores the measured load, and nothing that an operator chooses.
 MEASURING = {"current_load"}
 Call = Callable[[Box, Connection], Any]
@@ -49,8 +54,10 @@ Call = Callable[[Box, Connection], Any]
 
 @pytest.fixture
 def olga(box: Box) -> Iterator[Connection]:
-    """A connection of a login with the role of operators. There are a port, a group, a location and a message."""
+    """A connection of a login with the role of operators. There are a port, a group, a location, an orchestration and a
+    message."""
     box.add_location()
+    box.connection.execute(ORCHESTRATION, (box.host().host_id,))
     box.add_port("Europe", "Region == 'EU'")
     box.add_port("Ordered", "Region == 'EU'", ordered=True)
     box.agent().publish([Message.of(b"secret", promoted={Region: "EU"}) for _ in range(2)])
@@ -121,6 +128,9 @@ CALLS: dict[str, Call] = {
     "set_location_enabled": lambda _box, olga: olga.execute("SELECT set_location_enabled('drop', false)"),
     "set_location_schedule": lambda _box, olga: olga.execute(
         """SELECT set_location_schedule('drop', '{"window": ["08:00", "18:00"]}')"""
+    ),
+    "bind_logical_port": lambda _box, olga: olga.execute(
+        "SELECT bind_logical_port('ship', 'Shipping', true, NULL, NULL)"
     ),
     "retry_now": lambda _box, olga: olga.execute("SELECT retry_now(%s)", (_read_id(olga, "send_ports"),)),
     "change_instances": lambda _box, olga: olga.execute(

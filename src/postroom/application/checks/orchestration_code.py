@@ -27,6 +27,7 @@ from typing import Any
 from postroom.application.checks.iterated_sets import find_iterated_sets
 from postroom.application.declarations import Declared
 from postroom.orchestrations.actions import deliver, request, send
+from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.documents import (
     build_message,
     execute_receive_pipeline,
@@ -34,7 +35,7 @@ from postroom.orchestrations.documents import (
     transform,
 )
 
-#: The functions that send through a bound port.
+#: The functions that send through a logical port.
 _SENDING: Mapping[str, Any] = {"send": send, "deliver": deliver, "request": request}
 #: The functions that run maps and pipelines, with the argument that declares these.
 _COMPONENTS: Mapping[Any, str] = {
@@ -120,10 +121,11 @@ def find_unreplayable_code(function: Callable[..., Any]) -> Iterator[str]:
             yield f"it calls {name}() {where} without await, so nothing happens; write: await {name}()."
 
 
-def find_bound_ports(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each send port or group that a function sends to, and the kind of the call: send, deliver or
-    request. A call that is passed on, such as a compensation, counts too."""
-    for code in _list_code(function):
+def find_logical_ports(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each logical port that a function sends to, and the kind of the call: send, deliver or
+    request. A call that is passed on, such as a compensation, counts too, and so do those of the orchestrations that it
+    calls, which run inside its instances."""
+    for code in _list_code(function, with_orchestrations=True):
         for call in (node for node in ast.walk(code.definition) if isinstance(node, ast.Call)):
             called = [_resolve(node, code.names) for node in (call.func, *call.args[:1])]
             kind = next((kind for kind, known in _SENDING.items() if any(one is known for one in called)), None)
@@ -160,8 +162,9 @@ def _describe(code: _Code, node: ast.expr, what: str, *alternatives: str) -> str
     return f"it {what} {where}, which gives another result when it is replayed; {', or '.join(alternatives)}."
 
 
-def _list_code(function: Callable[..., Any]) -> Iterator[_Code]:
-    """Yield the code of a function, and of the coroutine functions of the application that it calls."""
+def _list_code(function: Callable[..., Any], *, with_orchestrations: bool = False) -> Iterator[_Code]:
+    """Yield the code of a function, and of the coroutine functions of the application that it calls. The orchestrations
+    among these are checked where they are declared."""
     pending, seen = [function], set[Callable[..., Any]]()
     while pending:
         one = pending.pop()
@@ -170,7 +173,9 @@ def _list_code(function: Callable[..., Any]) -> Iterator[_Code]:
         seen.add(one)
         code = _read_code(one, "" if one is function else Path(one.__code__.co_filename).name)
         yield code
-        calls = (_resolve(node.func, code.names) for node in code.nodes if isinstance(node, ast.Call))
+        calls = [_resolve(node.func, code.names) for node in code.nodes if isinstance(node, ast.Call)]
+        if with_orchestrations:
+            calls += [one.function for one in calls if isinstance(one, Orchestration)]
         pending += [called for called in map(inspect.unwrap, filter(callable, calls)) if _is_own_coroutine(called)]
 
 

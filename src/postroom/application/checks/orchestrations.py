@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from postroom.application.checks.fields import host_problems, name_problems, state_problems
-from postroom.application.checks.orchestration_code import find_undeclared_components, find_unreplayable_code
+from postroom.application.checks.orchestration_code import (
+    find_logical_ports,
+    find_undeclared_components,
+    find_unreplayable_code,
+)
 from postroom.application.declarations import Declarations, Declared
-from postroom.errors import Problem
+from postroom.errors import Problem, suggest_names
 from postroom.filters.evaluate import predicate_holds
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.text import format_filter
 from postroom.maps.port_maps import map_problems
 from postroom.orchestrations.correlation import Correlation
-from postroom.orchestrations.definition import JournalLimits
+from postroom.orchestrations.definition import JournalLimits, Orchestration
 from postroom.pipelines import Receive, ReceivePipeline, Rows, Send
 from postroom.properties import MAX_CONVOY_PROPERTIES, Property
 
@@ -68,6 +72,23 @@ def _problems(declared: Declared, hosts: Collection[str]) -> Iterator[str]:
         yield "ordered has no effect without a convoy or correlations: each message activates an instance of its own."
     yield from _convoy_problems(declared)
     yield from _correlation_problems(declared)
+    yield from _binding_problems(one)
+
+
+def _binding_problems(one: Orchestration) -> Iterator[str]:
+    if not isinstance(one.bindings, Mapping):
+        yield f"bindings is {one.bindings!r}, but must be a dict: the logical ports with their send ports."
+        return
+    logical_ports = dict(find_logical_ports(one.function)) if inspect.iscoroutinefunction(one.function) else {}
+    for logical_port, to in one.bindings.items():
+        if logical_port not in logical_ports:
+            hint = suggest_names(str(logical_port), logical_ports, "It sends to", none="no port with a constant name")
+            yield f"bindings has {logical_port!r}, but its code does not send to it. {hint}"
+        if to is not None and not isinstance(getattr(to, "name", to), str):
+            yield (
+                f"bindings has {to!r} for {logical_port!r}, but must have a send port, a send port group, the name of "
+                "one, or None."
+            )
 
 
 def _component_problems(declared: Declared) -> Iterator[str]:

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from postroom.agent.addressing import Addressees
 from postroom.agent.direct.direct_agent import DirectAgent
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock
-from postroom.errors import StateError
-from postroom.filters.expression import Filter
 from postroom.hosts.dequeue.processing import ThreadConnections
+from postroom.hosts.orchestrations.bound_ports import BoundPorts
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
@@ -39,19 +37,17 @@ from postroom.orchestrations.driver import Driver, Outcome, PersistencePoint, re
 from postroom.orchestrations.execution import Execution
 from postroom.orchestrations.journal import (
     Continuation,
-    Correlate,
     Event,
     MessageReceived,
     Started,
     Turn,
 )
 from postroom.orchestrations.recorded_values import from_recorded
-from postroom.system_properties import BTS
 
 
 class WorkerSession:
     """What a worker needs to drive and store instances: a connection and the agent on it, after ``open``, and the send
-    ports that it knows."""
+    ports with the bindings that it knows."""
 
     connection: Connection
     agent: DirectAgent
@@ -65,7 +61,7 @@ class WorkerSession:
         self.clock = clock
         self._host = host
         self._routing = routing
-        self._addressees: Addressees | None = None
+        self._ports: BoundPorts | None = None
         self._connected: Connection | None = None
 
     def open(self) -> None:
@@ -75,47 +71,21 @@ class WorkerSession:
         if self._connected is not connection:
             self.connection = self._connected = connection
             self.agent = DirectAgent(connection, self._host, self._routing, is_engine=True)
-            self._addressees = None
+            self._ports = None
 
     def close(self) -> None:
         self.reader.close()
 
-    def direct(self, message: Message, port: str, call: str) -> Message:
-        """Return the message directed to a port. Raise NotFound if there is no such port, and StateError if the message
-        is a request and the port is one-way."""
-        if call == "request":
-            self._check_two_way(port)
-        context = self._get_addressees(port).direct(port, message.context)
-        return Message(
-            context=context,
-            parts=message.parts,
-            body_part_name=message.body_part_name,
-            message_id=message.message_id,
-        )
+    def get_ports(self) -> BoundPorts:
+        """Return the send ports and what logical ports are bound to. Both change with the routing version."""
+        version = self._routing.load(self.connection).version
+        return self.read_ports() if self._ports is None or self._ports.version != version else self._ports
 
-    def _check_two_way(self, port: str) -> None:
-        try:
-            self._get_addressees(port).check_two_way(port)
-        except StateError:  # it may have been changed
-            self.forget_ports()
-            self._get_addressees(port).check_two_way(port)
-
-    def _get_addressees(self, port: str) -> Addressees:
-        if self._addressees is None or port not in self._addressees:
-            self._addressees = Addressees.read(self.connection)
-        return self._addressees
-
-    def forget_ports(self) -> None:
-        """Read the send ports again with the next send."""
-        self._addressees = None
-
-    def build_filter(self, command: Correlate) -> Filter:
-        """Return the filter of a correlation set. A message that is directed to a port has other subscribers too, whose
-        acknowledgements do not count."""
-        if command.acknowledged_by is None:
-            return command.filter
-        port_id = self._get_addressees(command.acknowledged_by).find_acknowledging_port(command.acknowledged_by)
-        return command.filter if port_id is None else command.filter & (BTS.AckSendPortID == str(port_id))
+    def read_ports(self) -> BoundPorts:
+        """Return the send ports and the bindings as they are now."""
+        version = self._routing.load(self.connection).version
+        self._ports = BoundPorts.read(self.connection, version)
+        return self._ports
 
 
 class ActiveInstance:

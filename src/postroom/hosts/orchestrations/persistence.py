@@ -11,9 +11,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from postroom.agent.direct.direct_agent import Outbox
-from postroom.errors import ClaimLost, NotFound, PublishFailed, RoutingFailure, is_environment_error
+from postroom.errors import ClaimLost, NotFound, PublishFailed, RoutingFailure, StateError, is_environment_error
+from postroom.filters.expression import Filter
+from postroom.hosts.orchestrations.bound_ports import BoundPorts
 from postroom.hosts.orchestrations.instance import ActiveInstance, WorkerSession
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
@@ -27,27 +30,36 @@ from postroom.processes.time_limit import TimedOut
 
 #: The outcome of each instance by id, or the error because of which it cannot be stored.
 Outcomes = dict[uuid.UUID, Outcome | BaseException]
-#: The messages of an instance, by the numbers of its sends.
-_Messages = Mapping[int, Message]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bound:
+    """What an instance sends and waits for, with the send ports that its logical ports are bound to. Both depend on the
+    same bindings."""
+
+    messages: Mapping[int, Message]
+    """By the numbers of its sends."""
+    filters: Mapping[int, Filter]
+    """By the numbers of its correlation sets."""
 
 
 def persist_together(session: WorkerSession, instances: Sequence[ActiveInstance]) -> Outcomes:
     """Store the persistence points of different instances. Raise only errors of the environment: then it is not known
     what was stored."""
     outcomes: Outcomes = {}
-    messages: dict[uuid.UUID, _Messages] = {}
+    bound: dict[uuid.UUID, _Bound] = {}
     for instance in instances:
         try:
-            messages[instance.claimed.instance_id] = _build_messages(session, instance)
+            bound[instance.claimed.instance_id] = _bind(session, instance)
         except BaseException as error:
             _check_environment(error)
             outcomes[instance.claimed.instance_id] = error
     while remaining := [instance for instance in instances if instance.claimed.instance_id not in outcomes]:
         try:
-            outcomes |= _persist(session, remaining, messages)
+            outcomes |= _persist(session, remaining, bound)
         except BaseException as error:
             _check_environment(error)
-            failures = _find_failures(error, remaining, messages) if isinstance(error, PublishFailed) else {}
+            failures = _find_failures(error, remaining, bound) if isinstance(error, PublishFailed) else {}
             if failures:
                 outcomes |= failures
             elif len(remaining) == 1:
@@ -64,28 +76,44 @@ def _check_environment(error: BaseException) -> None:
         raise error
 
 
-def _build_messages(session: WorkerSession, instance: ActiveInstance) -> _Messages:
-    assert instance.point is not None
-    return {
-        send.number: send.message if send.port is None else session.direct(send.message, send.port, send.call)
-        for send in instance.point.sends
-    }
+def _bind(session: WorkerSession, instance: ActiveInstance) -> _Bound:
+    """Bind the logical ports of the next persistence point. Raise NotFound if there is no such send port, and
+    StateError if it cannot do what is asked of it."""
+    try:
+        return _bind_to(session.get_ports(), instance)
+    except (NotFound, StateError):  # ports may have been declared or changed since they were read
+        return _bind_to(session.read_ports(), instance)
 
 
-def _persist(
-    session: WorkerSession, instances: Sequence[ActiveInstance], messages: dict[uuid.UUID, _Messages]
-) -> Outcomes:
+def _bind_to(ports: BoundPorts, instance: ActiveInstance) -> _Bound:
+    point, orchestration = instance.point, instance.orchestration
+    assert point is not None
+    return _Bound(
+        messages={send.number: ports.direct(send, orchestration) for send in point.sends},
+        filters={
+            command.number: ports.build_filter(command, orchestration)
+            for command in point.commands
+            if isinstance(command, Correlate) and not isinstance(command, Forget)
+        },
+    )
+
+
+def _persist(session: WorkerSession, instances: Sequence[ActiveInstance], bound: dict[uuid.UUID, _Bound]) -> Outcomes:
     stored: set[uuid.UUID] = set()
     interrupted: set[uuid.UUID] = set()
+    is_repeated = False
 
     def work(connection: Connection, outbox: Outbox) -> None:
-        nonlocal stored, interrupted
-        stored, interrupted = _write(session, connection, instances)
+        nonlocal stored, interrupted, is_repeated
+        if is_repeated:  # the routing was changed, and with it perhaps the bindings
+            _bind_again(session, instances, bound)
+        is_repeated = True
+        stored, interrupted = _write(session, connection, instances, bound)
         for instance in instances:
             if instance.claimed.instance_id in stored:
-                _publish(outbox, instance, messages[instance.claimed.instance_id])
+                _publish(outbox, instance, bound[instance.claimed.instance_id].messages)
 
-    session.agent.transaction(work, correct=lambda error: _direct_again(session, error, instances, messages))
+    session.agent.transaction(work, correct=lambda _: _bind_again(session, instances, bound))
     outcomes: Outcomes = {}
     for instance_id in (instance.claimed.instance_id for instance in instances):
         if instance_id not in stored:
@@ -99,7 +127,7 @@ def _persist(
     return outcomes
 
 
-def _publish(outbox: Outbox, instance: ActiveInstance, messages: _Messages) -> None:
+def _publish(outbox: Outbox, instance: ActiveInstance, messages: Mapping[int, Message]) -> None:
     assert instance.point is not None
     for send in instance.point.sends:
         if send.direct_port == CALLER:
@@ -108,31 +136,20 @@ def _publish(outbox: Outbox, instance: ActiveInstance, messages: _Messages) -> N
             outbox.publish(messages[send.number])
 
 
-def _direct_again(
-    session: WorkerSession,
-    error: PublishFailed,
-    instances: Sequence[ActiveInstance],
-    messages: dict[uuid.UUID, _Messages],
-) -> bool:
-    """Direct the messages that failed to the current ids of their send ports. Return False if the ids are the same: a
-    port has another id only if it was removed and declared again."""
-    failures = _find_failures(error, instances, messages)
-    session.forget_ports()
-    changed: dict[uuid.UUID, _Messages] = {}
+def _bind_again(session: WorkerSession, instances: Sequence[ActiveInstance], bound: dict[uuid.UUID, _Bound]) -> bool:
+    """Bind the logical ports again, as ports and bindings are now. Return False if that changes nothing."""
+    ports, before = session.read_ports(), dict(bound)
     for instance in instances:
-        instance_id = instance.claimed.instance_id
-        if instance_id not in failures:
-            continue
-        with suppress(NotFound):
-            directed = _build_messages(session, instance)
-            if directed != messages[instance_id]:
-                changed[instance_id] = directed
-    messages |= changed
-    return bool(changed)
+        with suppress(NotFound, StateError):
+            bound[instance.claimed.instance_id] = _bind_to(ports, instance)
+    return bound != before
 
 
 def _write(
-    session: WorkerSession, connection: Connection, instances: Sequence[ActiveInstance]
+    session: WorkerSession,
+    connection: Connection,
+    instances: Sequence[ActiveInstance],
+    bound: Mapping[uuid.UUID, _Bound],
 ) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
     """Write the persistence points without their messages. Return the ids of the instances that were stored, and of
     those that must not continue after that."""
@@ -166,7 +183,7 @@ def _write(
     if waiting:
         stored, interrupted = procedures.persist(connection, waiting)
         stored_instances = [instance for instance in instances if instance.claimed.instance_id in stored]
-        _write_commands(session, connection, stored_instances)
+        _write_commands(session, connection, stored_instances, bound)
     for entry, carried in restarted:
         if procedures.restart(connection, entry, carried=carried):
             stored.add(entry.claimed.instance_id)
@@ -175,7 +192,12 @@ def _write(
     return stored, interrupted
 
 
-def _write_commands(session: WorkerSession, connection: Connection, instances: Sequence[ActiveInstance]) -> None:
+def _write_commands(
+    session: WorkerSession,
+    connection: Connection,
+    instances: Sequence[ActiveInstance],
+    bound: Mapping[uuid.UUID, _Bound],
+) -> None:
     """Create and remove the subscriptions of instances."""
     for instance in instances:
         point = instance.point
@@ -190,13 +212,13 @@ def _write_commands(session: WorkerSession, connection: Connection, instances: S
                     connection,
                     SubscribingService(service_id=orchestration.service_id, name=orchestration.name),
                     instance_id,
-                    session.build_filter(command),
+                    bound[instance_id].filters[command.number],
                     ordered=orchestration.is_ordered,
                 )
 
 
 def _find_failures(
-    error: PublishFailed, instances: Sequence[ActiveInstance], messages: Mapping[uuid.UUID, _Messages]
+    error: PublishFailed, instances: Sequence[ActiveInstance], bound: Mapping[uuid.UUID, _Bound]
 ) -> Outcomes:
     """Return the outcomes of the instances whose messages cannot be published. The others have none yet."""
     failed = {result.message_id: result for result in error.results if result.failure is not None}
@@ -204,7 +226,7 @@ def _find_failures(
     for instance in instances:
         sends = {
             number: failed[message.message_id]
-            for number, message in messages[instance.claimed.instance_id].items()
+            for number, message in bound[instance.claimed.instance_id].messages.items()
             if message.message_id in failed
         }
         if not sends:

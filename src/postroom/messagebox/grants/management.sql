@@ -3,7 +3,8 @@
 -- A host reads the definitions of its own ports, locations and orchestrations. A port or location that was moved is
 -- read by its old host, too, as long as this host has messages of it.
 GRANT SELECT ON management.schema_version, management.service_classes, management.receive_ports,
-    management.receive_locations, management.send_ports, management.orchestrations TO __HOSTS_ROLE__;
+    management.receive_locations, management.send_ports, management.orchestrations, management.bindings
+    TO __HOSTS_ROLE__;
 ALTER TABLE management.send_ports ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_ports ON management.send_ports;
 CREATE POLICY own_ports ON management.send_ports FOR SELECT TO __HOSTS_ROLE__
@@ -24,7 +25,7 @@ CREATE POLICY own_receive_ports ON management.receive_ports FOR SELECT TO __HOST
 -- Administrators write what a deployment writes.
 GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, management.receive_ports,
     management.receive_locations, management.send_ports, management.send_port_groups,
-    management.send_port_group_members TO __ADMINISTRATORS_ROLE__;
+    management.send_port_group_members, management.bindings TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
 -- The audit is append-only. PostgreSQL fills the login, the time and the reason.
 GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __ADMINISTRATORS_ROLE__;
@@ -32,8 +33,8 @@ GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __A
 -- Operators do not see definitions that may contain secrets: those of send ports and locations, which have adapters,
 -- and the hosts of applications.
 GRANT SELECT ON management.schema_version, management.service_classes, management.receive_ports,
-    management.send_port_groups, management.send_port_group_members, management.orchestrations, management.audit
-    TO __OPERATORS_ROLE__;
+    management.send_port_groups, management.send_port_group_members, management.orchestrations, management.bindings,
+    management.audit TO __OPERATORS_ROLE__;
 GRANT SELECT (id, name, applied_at) ON management.applications TO __OPERATORS_ROLE__;
 DO $$
 DECLARE

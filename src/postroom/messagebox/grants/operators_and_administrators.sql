@@ -74,13 +74,13 @@ BEGIN
     END LOOP;
 END $$;
 
--- Operators start, stop, retry, resume, suspend, reroute, skip and terminate. They do not enlist: enlisting creates
--- subscriptions, which is configuration. The functions in procedures/operators record what they do. The others only
--- read.
+-- Operators start, stop, bind, retry, resume, suspend, reroute, skip and terminate. They do not enlist: enlisting
+-- creates subscriptions, which is configuration. The functions in procedures/operators record what they do. The others
+-- only read.
 GRANT EXECUTE ON FUNCTION
     messagebox.start_or_stop_service, messagebox.set_host_stopped, messagebox.set_location_enabled,
-    messagebox.set_location_schedule, messagebox.retry_now, messagebox.change_instances, messagebox.skip_message,
-    messagebox.start_operation, messagebox.continue_operation,
+    messagebox.set_location_schedule, messagebox.bind_logical_port, messagebox.retry_now, messagebox.change_instances,
+    messagebox.skip_message, messagebox.start_operation, messagebox.continue_operation,
     messagebox.is_of_interchange, messagebox.find_interchanges, messagebox.current_load
     TO __OPERATORS_ROLE__;
 

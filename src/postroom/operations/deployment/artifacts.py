@@ -18,12 +18,18 @@ from postroom.application.definition import ArtifactDefinition
 from postroom.errors import Problem
 from postroom.messagebox.configuration.applications import ArtifactTable, StoredApplication
 from postroom.messagebox.configuration.hosts import Host
-from postroom.messagebox.configuration.services import is_service_id, read_removed_services, remove_service
+from postroom.messagebox.configuration.services import (
+    ServiceState,
+    is_service_id,
+    read_removed_services,
+    remove_service,
+)
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceState
 from postroom.operations.deployment.backlog import Backlog, describe_backlog
 from postroom.operations.deployment.plan import Action, ChangeKind, Difference, Plan, PlanStep
 from postroom.operations.deployment.renames import NO_RENAMES, Renames
+from postroom.operations.orchestrations.bindings import BoundNames
 from postroom.values import ValueType
 
 #: Ids are derived from the names of the object and its application.
@@ -61,6 +67,10 @@ class Deployed:
     """The instances of ports and locations that are no longer declared, or that are declared again, by id."""
     removed: Mapping[tuple[str, str], uuid.UUID] = field(default_factory=dict)
     """The ids of removed ports and locations of the application, by kind and name."""
+    bindings: BoundNames = field(default_factory=dict)
+    """What operators have bound the logical ports of orchestrations to. Send ports have their new names."""
+    port_states: Mapping[str, ServiceState] = field(default_factory=dict)
+    """The states of all send ports and groups of all applications, by name."""
     orphans: Mapping[uuid.UUID, Mapping[InstanceState, int]] = field(default_factory=dict)
     """The instances of ports and locations that were removed before and are not declared again, by id."""
 

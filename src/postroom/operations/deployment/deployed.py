@@ -9,6 +9,7 @@ from typing import Any
 
 from postroom.application import ApplicationDefinition
 from postroom.errors import format_count
+from postroom.messagebox.bindings import read_binding_targets
 from postroom.messagebox.configuration.applications import StoredApplication, read_applications
 from postroom.messagebox.configuration.hosts import can_create_hosts, read_host_instances, read_hosts
 from postroom.messagebox.configuration.properties import read_property_types, read_sensitive_keys
@@ -21,8 +22,10 @@ from postroom.operations.deployment.artifacts import ArtifactKind, Deployed
 from postroom.operations.deployment.endpoints import LOCATIONS, RECEIVE_PORTS, SEND_PORTS
 from postroom.operations.deployment.hosts import resolve_host
 from postroom.operations.deployment.orchestrations import ORCHESTRATIONS
+from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.deployment.renames import find_renames
 from postroom.operations.deployment.send_port_groups import SEND_PORT_GROUPS
+from postroom.operations.orchestrations.bindings import read_bound_names
 
 #: The kinds of artifacts, in the order in which they are compared and stored. They are removed in the reverse order.
 KINDS: tuple[ArtifactKind[Any, Any], ...] = (RECEIVE_PORTS, LOCATIONS, SEND_PORTS, SEND_PORT_GROUPS, ORCHESTRATIONS)
@@ -59,6 +62,7 @@ def _find_busy_hosts(connection: Connection, definition: ApplicationDefinition, 
 def _read_deployed(connection: Connection, application: str) -> Deployed:
     applications = read_applications(connection)
     stored = applications.pop(application, None)
+    targets = read_binding_targets(connection)
     return Deployed(
         hosts={host.name.lower(): host for host in read_hosts(connection)},
         properties=read_property_types(connection),
@@ -69,6 +73,8 @@ def _read_deployed(connection: Connection, application: str) -> Deployed:
         orchestration_instances=count_orchestration_instances(connection, application),
         unfinished_files=count_unfinished_files(connection),
         can_create_hosts=can_create_hosts(connection),
+        bindings=read_bound_names(connection, targets),
+        port_states={target.name: target.state for target in targets.values()},
         removed={
             (service.kind, service.name): service.id
             for service in read_removed_services(connection)
@@ -96,7 +102,15 @@ def _rename_artifacts(deployed: Deployed, definition: ApplicationDefinition) -> 
         for kind in KINDS_WITH_INSTANCES
     }
     artifacts = {kind: found.apply(deployed.artifacts.get(kind, {})) for kind, found in renames.items()}
-    return replace(deployed, artifacts={**deployed.artifacts, **artifacts}, renames=renames)
+    ports = {old: new for new, old in renames[ChangeKind.SEND_PORT].old_names.items()}
+    return replace(
+        deployed,
+        artifacts={**deployed.artifacts, **artifacts},
+        renames=renames,
+        # They refer to ids, so they move with the ports.
+        bindings={key: ports.get(target or "", target) for key, target in deployed.bindings.items()},
+        port_states={ports.get(name, name): state for name, state in deployed.port_states.items()},
+    )
 
 
 def _find_removed_services(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[uuid.UUID]:

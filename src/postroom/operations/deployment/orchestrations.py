@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from postroom.application import ApplicationDefinition, OrchestrationDefinition, SendPortDefinition
-from postroom.errors import Problem, format_count, suggest_names
+from postroom.application import ApplicationDefinition, OrchestrationDefinition
+from postroom.errors import Problem, format_count
 from postroom.filters.text import format_filter
 from postroom.messagebox.configuration.applications import StoredApplication
 from postroom.messagebox.connection import Connection
@@ -18,11 +18,17 @@ from postroom.messagebox.orchestrations import (
     read_orchestrations,
 )
 from postroom.operations.deployment.artifacts import ArtifactKind, Comparison, Deployed, Deployment
+from postroom.operations.deployment.bindings import (
+    describe_bindings,
+    drop_bindings,
+    find_binding_differences,
+    find_binding_problems,
+    find_start_problems,
+)
 from postroom.operations.deployment.differences import find_differences, find_plain_differences
 from postroom.operations.deployment.plan import ChangeKind, Difference, PlanStep
 from postroom.operations.describe import describe_value
 from postroom.operations.orchestrations.enlistment import deploy_orchestration, unenlist_orchestration
-from postroom.orchestrations.definition import describe_wrong_call
 from postroom.properties import dotted_name, split_key
 
 #: The names of settings that plans do not show as they are stored.
@@ -48,11 +54,13 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
         return (
             *find_plain_differences(_list_fields(built, declared.host), _list_fields(known, host)),
             *_find_component_differences(built.definition, known.definition),
+            *find_binding_differences(declared, known, compared.definition, compared.deployed.bindings),
         )
 
     def describe_new(self, compared: Comparison, declared: OrchestrationDefinition) -> Iterator[str]:
         filter = declared.filter
         yield f"{declared.state}, {'is started by other orchestrations' if filter is None else format_filter(filter)}"
+        yield from describe_bindings(declared, compared.definition, compared.deployed)
         yield from self._describe_lost_convoys(declared, compared.deployed)
 
     def describe_removal(self, compared: Comparison, known: DeployedOrchestration) -> Iterator[str]:
@@ -69,6 +77,7 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
         known: DeployedOrchestration,
         differences: tuple[Difference, ...],
     ) -> Iterator[str]:
+        yield from describe_bindings(declared, compared.definition, compared.deployed)
         running = _count_instances(known, compared.deployed)
         if running and any(difference.field == "code" for difference in differences):
             yield f"{format_count(running, 'instance')} of this version: those whose journal does not fit are suspended"
@@ -110,8 +119,12 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
                 )
 
     def find_problems_of_whole(self, compared: Comparison) -> Iterator[Problem]:
-        yield from _find_bound_port_problems(compared.definition, compared.deployed)
-        declared = self.get_declared(compared.definition)
+        definition, deployed = compared.definition, compared.deployed
+        yield from find_binding_problems(definition, deployed)
+        declared = self.get_declared(definition)
+        for name, one in declared.items():
+            if name not in deployed.get(self) and one.state == "started" and _is_newest(definition, one):
+                yield from find_start_problems(one, definition, deployed)
         for name, known in compared.deployed.get(self).items():
             running = _count_instances(known, compared.deployed)
             if name not in declared and running:
@@ -119,6 +132,10 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
                     f"version {known.version} of the orchestration {known.name!r} is no longer declared, but has "
                     f"{format_count(running, 'instance')}. Keep it until they have ended, or terminate them."
                 )
+
+    def prepare(self, deployment: Deployment, declared: OrchestrationDefinition, known: DeployedOrchestration) -> None:
+        """Delete bindings that are replaced, because the ports may be removed next."""
+        drop_bindings(deployment.connection, deployment.compared.definition, declared.name)
 
     def store(
         self,
@@ -140,6 +157,7 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
     def remove(self, deployment: Deployment, known: DeployedOrchestration) -> None:
         unenlist_orchestration(deployment.connection, known)
         delete_orchestration(deployment.connection, known.service_id)
+        drop_bindings(deployment.connection, deployment.compared.definition, known.name)
 
 
 ORCHESTRATIONS = _Orchestrations()
@@ -156,13 +174,13 @@ def _count_instances(one: DeployedOrchestration, deployed: Deployed) -> int:
 
 def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
     """Return the stored fields of an orchestration, declared or deployed. Its state belongs to the operator. The ports
-    follow from its code."""
+    follow from its code, and bindings are compared with those of operators."""
     settings = {
         **one.definition,
         "convoy": [dotted_name(*split_key(key)) for key in one.convoy],
         "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in one.correlations],
     }
-    besides = ("name", "version", "host", "state", "ports", "maps", "pipelines")
+    besides = ("name", "version", "host", "state", "ports", "bindings", "maps", "pipelines")
     return {
         "host": host.lower(),
         **{_NAMES.get(name, name): value for name, value in settings.items() if name not in besides},
@@ -180,29 +198,3 @@ def _find_component_differences(declared: Mapping[str, Any], known: Mapping[str,
     else:
         before, after = (describe_value([one["kind"] for one in listed]) for listed in (old, new))
         yield Difference(field="pipelines", before=before, after=after)
-
-
-def _find_bound_port_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield orchestrations that send to ports which no application declares, or which cannot do what is asked of them.
-    Names that are computed are checked when a message is sent."""
-    applications = (definition, *deployed.others)
-    ports = {port.name: port for one in applications for port in one.send_ports}
-    groups = {group.name for one in applications for group in one.send_port_groups}
-    for one in definition.orchestrations:
-        for name, call in one.ports:
-            text = _describe_wrong_call(name, call, ports)
-            if name not in ports and name not in groups:
-                hint = suggest_names(name, [*ports, *groups], "There are")
-                text = f"there is no send port or send port group {name!r}. Declare it, or correct the name. {hint}"
-            if text is not None:
-                yield one.position.problem(f"orchestration {format_name(one.name, one.version)!r}: {text}")
-    own_ports = {port.name: port for port in definition.send_ports}
-    for other in deployed.others:
-        for one in other.orchestrations:
-            for text in filter(None, (_describe_wrong_call(name, call, own_ports) for name, call in one.ports)):
-                known_as = f"{format_name(one.name, one.version)!r} of the application {other.name!r}"
-                yield definition.position.problem(f"orchestration {known_as}: {text}")
-
-
-def _describe_wrong_call(name: str, call: str, ports: Mapping[str, SendPortDefinition]) -> str | None:
-    return describe_wrong_call(name, call, two_way=ports[name].two_way) if name in ports else None

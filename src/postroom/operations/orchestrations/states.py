@@ -1,5 +1,8 @@
 """List, enlist, start, stop and unenlist orchestrations (ORS-01 … 04).
 
+An orchestration is enlisted only if each of its logical ports is bound, and started only if the send ports and groups
+that they are bound to are enlisted.
+
 Messages activate only the newest version of an orchestration, so a change of state is one of the newest version. Older
 versions finish their instances in any state. Every change takes the routing lock exclusively.
 """
@@ -17,6 +20,12 @@ from postroom.messagebox.orchestrations import (
     DeployedOrchestration,
     list_uses,
     read_orchestrations,
+)
+from postroom.operations.orchestrations.bindings import (
+    PortBinding,
+    check_bound,
+    check_ports_enlisted,
+    list_bindings,
 )
 from postroom.operations.orchestrations.enlistment import (
     enlist_orchestration,
@@ -63,6 +72,8 @@ class OrchestrationDetails(OrchestrationListing):
     """The newest version of an orchestration."""
 
     older_versions: Sequence[int]
+    bindings: Sequence[PortBinding]
+    """What its logical ports are bound to."""
 
 
 def list_orchestrations(connection: Connection, *, application: str | None = None) -> list[OrchestrationListing]:
@@ -102,7 +113,7 @@ def get_orchestration_details(connection: Connection, name: str) -> Orchestratio
     versions = [version for version in list_orchestrations(connection) if version.name == name]
     (found,) = (version for version in versions if version.service_id == newest.service_id)
     older = [version.version for version in versions if version is not found]
-    return extend(found, OrchestrationDetails, older_versions=older)
+    return extend(found, OrchestrationDetails, older_versions=older, bindings=list_bindings(connection, newest))
 
 
 def _get_orchestration(connection: Connection, name: str) -> DeployedOrchestration:
@@ -111,12 +122,18 @@ def _get_orchestration(connection: Connection, name: str) -> DeployedOrchestrati
     return find_named(newest, name, "orchestration", none=NONE_APPLIED)
 
 
+def _enlist(connection: Connection, one: DeployedOrchestration) -> DeployedOrchestration:
+    check_bound(connection, one)
+    return enlist_orchestration(connection, one)
+
+
 _OPERATIONS = StateOperations(
     "Orchestration",
     "orchestration",
     _get_orchestration,
     get_id=lambda one: one.service_id,
-    enlist=enlist_orchestration,
+    enlist=_enlist,
     unenlist=unenlist_orchestration,
+    check_start=check_ports_enlisted,
 )
 enlist, start, stop, unenlist = _OPERATIONS.enlist, _OPERATIONS.start, _OPERATIONS.stop, _OPERATIONS.unenlist

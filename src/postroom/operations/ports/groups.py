@@ -97,7 +97,7 @@ def _get_group(connection: Connection, name: str) -> SendPortGroup:
     return find_named({group.name: group for group in read_send_port_groups(connection)}, name, "send port group")
 
 
-def _check_start(group: SendPortGroup) -> None:
+def _check_start(_: Connection, group: SendPortGroup) -> None:
     if not any(member.is_enlisted for member in group.members):
         members = ", ".join(member.port_name for member in group.members) or "none"
         raise StateError(

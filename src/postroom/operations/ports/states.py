@@ -74,7 +74,8 @@ class StateOperations(Generic[T]):
     """Enlists, starts, stops and unenlists send ports, send port groups or orchestrations.
 
     ``what`` is the subject of errors: "Port". ``find`` returns the one with a name, or raises NotFound. ``enlist`` and
-    ``unenlist`` return it in its new state. ``check_start`` raises StateError if it cannot be started.
+    ``unenlist`` return it in its new state. ``check_start`` raises StateError if it cannot
+    be started.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class StateOperations(Generic[T]):
         get_id: Callable[[T], uuid.UUID],
         enlist: Callable[[Connection, T], T],
         unenlist: Callable[[Connection, T], T],
-        check_start: Callable[[T], None] = lambda _one: None,
+        check_start: Callable[[Connection, T], None] = lambda _connection, _one: None,
     ) -> None:
         self._what = what
         self._kind = kind
@@ -140,7 +141,7 @@ class StateOperations(Generic[T]):
             if found.state is ServiceState.BOUND:
                 self._configure(connection, "enlist", name, self._enlist)
             if operation == "start":
-                self._check_start(self._find(connection, name))
+                self._check_start(connection, self._find(connection, name))
             resumed = start_or_stop_service(connection, self._get_id(found), start=operation == "start")
             return StateChange(
                 name=name,

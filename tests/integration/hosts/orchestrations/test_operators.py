@@ -14,6 +14,7 @@ from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.instances.changes import resume_with_body
 from postroom.operations.orchestrations import states as orchestration_states
+from postroom.operations.ports import send_ports
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.changes import resume, suspend, terminate
@@ -76,28 +77,29 @@ def test_a_stopped_orchestration_is_not_activated_and_its_instances_continue(
     wait_until(lambda: sent(recorder) == [b"1 2", b"ask", b"ask"], what="the activation of the other one")
 
 
-def test_an_orchestration_learns_that_its_port_is_not_enlisted_and_not_that_it_is_stopped(
+def test_an_orchestration_learns_that_its_port_was_unenlisted_and_not_that_it_is_stopped(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """ORS-02: an orchestration starts in any state of its ports."""
+    """ORS-02: it starts with stopped ports, and continues when one of them is unenlisted."""
     apply_orchestrations(
         box,
         tmp_path,
         """
         from postroom.errors import RoutingFailure
 
-        app.send_port("Bound", adapters.Null(), state="bound", host="Default")
+        app.send_port("Unenlisted", adapters.Null(), host="Default")
         app.send_port("Stopped", adapters.Null(), state="stopped", host="Default")
 
         @app.orchestration(activate=Kind == "order", host="Default")
         async def send_to_each(order: Message) -> None:
             await orchestrations.send(Message.of(b"suspended"), to="Stopped")
             with suppress(RoutingFailure):
-                await orchestrations.send(Message.of(b"for nobody"), to="Bound")
+                await orchestrations.send(Message.of(b"for nobody"), to="Unenlisted")
                 await orchestrations.send(Message.of(b"not reached"), to="Out")
             await orchestrations.send(Message.of(b"handled"), to="Out")
         """,
     )
+    send_ports.unenlist(box.connection, "Unenlisted")
     start_host(recorder)
     publish(box, "order", "")
     wait_until(lambda: sent(recorder) == [b"handled"], what="the end of the instance")

@@ -21,8 +21,9 @@ class RefusingAgent:
 
 def test_an_error_that_names_no_instance_is_the_outcome_of_each() -> None:
     agent = RefusingAgent()
-    thread = cast(Any, SimpleNamespace(agent=agent))
-    instances = [cast(Any, SimpleNamespace(claimed=claim(), point=SimpleNamespace(sends=[]))) for _ in range(2)]
+    thread = cast(Any, SimpleNamespace(agent=agent, get_ports=lambda: None))
+    point = SimpleNamespace(sends=[], commands=[])
+    instances = [cast(Any, SimpleNamespace(claimed=claim(), point=point, orchestration=None)) for _ in range(2)]
     outcomes = persist_together(thread, instances)
     assert {one.claimed.instance_id for one in instances} == outcomes.keys()
     assert all(isinstance(outcome, PublishFailed) for outcome in outcomes.values())
