@@ -15,8 +15,8 @@ from postroom import adapters, pipelines
 from postroom.messagebox.connection import Login
 from postroom.messagebox.intake import file_claims
 from postroom.spark.bulk.bulk_files import BulkFiles
-from postroom.spark.session import open_session
 from postroom.spark.settings import add_bulk_settings
+from tests.support.spark_session import open_session
 
 _ROWS = 300_000
 _ROW_BYTES = 200

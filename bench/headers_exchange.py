@@ -27,8 +27,8 @@ from postroom.message import Message
 from postroom.messagebox.connection import Login, connect
 from postroom.properties import Property
 from postroom.spark.receive.stream import start_stream
-from postroom.spark.session import open_session
 from postroom.values import Value
+from tests.support.spark_session import open_session
 
 #: Targets by number of subscriptions: minimum ratio of the throughput, and maximum ratio of the time.
 _STREAMING = {10: 3, 100: 3, 1_000: 50, 10_000: 300}

@@ -131,7 +131,7 @@ def _serve(session: str, url: str, host: str, home: Path) -> None:
 @contextmanager
 def _start_receive_stream(login: Login, home: Path) -> Iterator[StreamingQuery]:
     from postroom.spark.receive.stream import start_stream
-    from postroom.spark.session import open_session
+    from tests.support.spark_session import open_session
 
     with connect(login.url) as connection:
         [location] = read_receive_locations(connection)

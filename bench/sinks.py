@@ -27,9 +27,9 @@ from postroom.adapters import Null, SinkDefinition, SparkSink, SparkTable
 from postroom.message import Message
 from postroom.messagebox.connection import Login, connect
 from postroom.messagebox.maintenance.jobs import build_jobs, run_all_jobs_once, run_due_jobs
-from postroom.spark.session import open_session
 from postroom.spark.sinks.running_sinks import Sinks
 from postroom.system_properties import BTS, FILE
+from tests.support.spark_session import open_session
 
 ROWS = 500_000
 _MASTER = "local[2]"

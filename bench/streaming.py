@@ -16,7 +16,7 @@ from postroom.message import Bytes
 from postroom.messagebox.connection import Login
 from postroom.messagebox.intake import file_claims
 from postroom.spark.receive.stream import start_stream
-from postroom.spark.session import open_session
+from tests.support.spark_session import open_session
 
 _FILES, _LINES = 8, 10_000
 _MESSAGES = _FILES * _LINES

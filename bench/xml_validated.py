@@ -23,7 +23,7 @@ from postroom import adapters, pipelines
 from postroom.messagebox.connection import Login
 from postroom.pipelines import components
 from postroom.spark.receive.stream import start_stream
-from postroom.spark.session import open_session
+from tests.support.spark_session import open_session
 
 _FILES, _DOCUMENTS = 16, 2_000
 _LINES = 15

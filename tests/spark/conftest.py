@@ -26,7 +26,7 @@ ClaimFiles = Callable[[ReceiveLocation], int]
 def session() -> Iterator[SparkSession]:
     """The session of the tests in this folder, in a home with a space and a long path. Streams have a long time to
     stop. It ends before the next test of the worker, which may start a session of its own."""
-    from postroom.spark.session import open_session
+    from tests.support.spark_session import open_session
 
     with open_folder() as folder:
         home = folder / "a home" / ("with a long path " * 8).strip()

@@ -125,7 +125,7 @@ _LOCAL_CLUSTER = """
 import sys
 from pathlib import Path
 import psutil
-from postroom.spark.session import open_session
+from tests.support.spark_session import open_session
 
 settings = {"spark.driver.memory": "512m", "spark.executor.memory": "512m"}
 with open_session(Path(sys.argv[1]), master="local-cluster[1,1,512]", settings=settings) as session:

@@ -1,7 +1,8 @@
 """The Spark session of a process, and its JVM.
 
-    with open_session(home, master="local[2]") as session:
-        ...
+    session = create_session(home, master="local[2]")
+    ...
+    end_session(session)
 
 The JVM ends with the process that started it, even if that is killed: it reads from a pipe to that process. Under
 ``spark-submit`` the JVM has started this process, and the master and the Java version are given.
@@ -60,18 +61,6 @@ _HINT = (
     "Start the pipeline with the jar: --conf spark.jars=FILE, or --conf spark.jars.packages=GROUP:NAME:VERSION. "
     "Nothing is lost: what waits is processed then."
 )
-
-
-@contextmanager
-def open_session(
-    home: Path, *, master: str | None = None, name: str = "spark", settings: Mapping[str, str] | None = None
-) -> Iterator[SparkSession]:
-    """Create a session that ends with the block, together with its JVM."""
-    session = create_session(home, master=master, name=name, settings=settings)
-    try:
-        yield session
-    finally:
-        end_session(session)
 
 
 def create_session(
