@@ -50,7 +50,7 @@ from postroom.spark.bulk.row_stream import RunningRowStream
 from postroom.spark.bulk.running_bulk_location import RunningBulkLocation
 from postroom.spark.receive.running_location import RunningLocation
 from postroom.spark.session import has_died, spark_died_error
-from postroom.spark.single_run import combine_errors, find_quarantined, stopped_early_error
+from postroom.spark.single_run_errors import combine_errors, find_quarantined, stopped_early_error
 from postroom.spark.sinks.running_sinks import Sinks
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from postroom.spark.error_reasons import format_reason
 from postroom.spark.pipeline_process import PipelineProcess, Watcher
 from postroom.spark.session import create_session, end_session, has_died, spark_died_error
 from postroom.spark.settings import add_bulk_settings, has_bulk_settings, is_this_machine
-from postroom.spark.single_run import stopped_early_error
+from postroom.spark.single_run_errors import stopped_early_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from postroom.errors import Unavailable
 from postroom.messagebox.connection import connect
 from postroom.messagebox.instances import Suspended, SuspendedCount, count_suspended
 from postroom.monitoring.services import Report, ServiceChanges
-from postroom.operations.services import list_monitored_services
+from postroom.operations.monitored_services import list_monitored_services
 
 _REPORT_SECONDS = 1.0
 

@@ -13,7 +13,7 @@ from postroom.monitoring.metrics import Metric
 from postroom.monitoring.server import Target
 from postroom.monitoring.services import collect_service_metrics
 from postroom.operations.hosts import list_hosts
-from postroom.operations.services import list_monitored_services
+from postroom.operations.monitored_services import list_monitored_services
 from postroom.up.supervisor import Supervisor
 
 

@@ -15,7 +15,7 @@ from postroom.messagebox.coordination.running_processes import (
 )
 from postroom.messagebox.instances import Suspended, SuspendedCount, count_suspended
 from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
-from postroom.operations.services import list_monitored_services
+from postroom.operations.monitored_services import list_monitored_services
 from postroom.receiving.files.file_claimer import FileClaimer
 from postroom.up.change_report import ChangeReport
 from postroom.up.child_process import ChildProcess

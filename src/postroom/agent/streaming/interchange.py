@@ -399,5 +399,5 @@ def to_message_failure(error: Exception) -> MessageFailure:
     return PipelineFailure(
         f"It could not be received: {text[:_MAX_ERROR_TEXT] or type(error).__name__}",
         why=f"{type(error).__name__}{format_source_line(error)}",
-        hint="Send it in another form, or resume it with a version of Postroom that can receive it.",
+        hint="Send it in another form. If it is correct, report this as a bug, and resume it after an upgrade.",
     )

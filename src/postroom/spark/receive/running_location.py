@@ -33,7 +33,7 @@ from postroom.receiving.task import MILLISECONDS, Worker, count_outcomes
 from postroom.spark.error_reasons import format_reason
 from postroom.spark.receive.stream import TRIGGER, start_stream
 from postroom.spark.receive.task import TALLY_COLUMNS, TALLY_METRIC, format_tally
-from postroom.spark.single_run import served_by_other_error
+from postroom.spark.single_run_errors import served_by_other_error
 from postroom.throttling.states import Throttle
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from postroom.messagebox.sinks.sink_progress import lock_sinks_served
 from postroom.ports.send_ports import read_send_ports
 from postroom.processes.backoff import Backoff
 from postroom.spark.error_reasons import format_reason
-from postroom.spark.single_run import served_by_other_error
+from postroom.spark.single_run_errors import served_by_other_error
 from postroom.spark.sinks.drain import Completion, Drain
 from postroom.spark.sinks.writer import SparkWriter
 

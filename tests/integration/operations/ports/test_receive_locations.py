@@ -10,13 +10,13 @@ from postroom.messagebox.coordination.running_processes import (
     register_process,
 )
 from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
+from postroom.operations.monitored_services import list_monitored_services
 from postroom.operations.ports.receive_locations import (
     create_watched_folders,
     disable,
     list_locations,
     list_served_locations,
 )
-from postroom.operations.services import list_monitored_services
 from postroom.receiving.files.file_claimer import FileClaimer
 from tests.support.box import Box
 from tests.support.file_location import add_file_location
