@@ -123,21 +123,55 @@ async def collect(first: Message) -> None:
     assert installation.list_suspended() == []
 
 
-def test_a_message_after_the_end_of_a_convoy_starts_an_instance_and_one_before_it_is_left(
-    installation: Installation,
-) -> None:
-    """ACC-61: the message that was on its way when the instance ended is a zombie."""
+def test_messages_before_and_after_the_end_of_a_convoy_start_the_next_instance(installation: Installation) -> None:
+    """ACC-61: also the message that was queued for the instance when it ended."""
     installation.apply(HEAD + CONVOY.replace("{more}", "1"))
     publish(installation, "order", "1", "2", "3")
     with run_host(installation):
         wait_for_texts(installation, "12")
+        publish(installation, "order", "4", "5", "6")
+        wait_for_texts(installation, "12", "34", "56")
+        wait_for_instances(installation, 0)
+    assert installation.list_suspended() == []
+
+
+def test_a_message_that_nobody_waits_for_any_more_can_be_routed_again(installation: Installation) -> None:
+    """ORC-26, 27: a reply that comes too late for its order reaches the next one with the same key."""
+    installation.apply(
+        HEAD
+        + """
+Stops = Correlation(Key, filter=Kind == "stop")
+
+@app.orchestration(activate=Kind == "order", correlations=[Replies, Stops])
+async def collect(order: Message) -> None:
+    replies, stops = Replies.of(order), Stops.of(order)
+    if order.data == b"first":
+        await stops.receive()
+    else:
+        await orchestrations.send(Message.of((await replies.receive()).data), to="P")
+"""
+    )
+    show = ("orchestration", "show", "collect")
+
+    def order(text: str) -> None:
+        publish(installation, "order", text)
+        wait_until(lambda: installation.run_json(*show)["waiting_instances"] == 1, what="the instance waits")
+
+    with run_host(installation):
+        order("first")
+        publish(installation, "reply", "late")
+        publish(installation, "stop", "")
         wait_for_instances(installation, 0)
         [zombie] = installation.list_suspended("not-resumable")
         assert (zombie["error_code"], zombie["service"]) == ("0xC0C01B4C", "collect")
-        publish(installation, "order", "4", "5")
-        wait_for_texts(installation, "12", "45")
+        instance = zombie["instance_id"]
+        refused = installation.run("instance", "resume", instance, exit_code=5)
+        assert f"postroom instance reroute {instance}" in " ".join(refused.split())
+        order("second")
+        installation.run("instance", "reroute", instance)
+        wait_for_texts(installation, "late")
         wait_for_instances(installation, 0)
-    assert len(installation.list_suspended()) == 1
+    assert installation.list_suspended() == []
 
 
 def test_a_reply_that_is_published_at_once_reaches_the_instance(installation: Installation, database: str) -> None:

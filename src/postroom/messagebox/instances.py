@@ -138,6 +138,9 @@ class InstanceQuery:
     error_code: str | None = None
     message_id: uuid.UUID | None = None
     interchange_id: uuid.UUID | None = None
+    unreceived: bool = False
+    """Select the messages that ended orchestration instances have not received too, in addition to ``states`` and
+    ``tasks``."""
     limit: int | None = None
 
     def parameters(self) -> dict[str, Any]:
@@ -154,6 +157,7 @@ class InstanceQuery:
             "error": self.error_code,
             "message": self.message_id,
             "interchange": self.interchange_id,
+            "unreceived": self.unreceived,
             "limit": self.limit,
         }
 

@@ -49,6 +49,8 @@ class QueueTask(StrEnum):
     DELIVER_IN_ORDER = "deliver_in_order"
 
 
+#: The error code of messages that an orchestration instance had not received when it ended (end_orchestrations).
+UNRECEIVED = "0xC0C01B4C"
 #: The tasks of messages for send ports.
 DELIVERIES = (QueueTask.DELIVER, QueueTask.DELIVER_IN_ORDER)
 

@@ -316,7 +316,8 @@ async def continue_with(state: object) -> NoReturn:
 async def terminate(reason: str) -> NoReturn:
     """End the instance at once, with all of its tasks. What it has sent before is published.
 
-    No handler and no compensation runs. Messages that it has not received are suspended, as at every end."""
+    No handler and no compensation runs. Messages of a correlation set that it has not received are suspended, and those
+    of a convoy activate the next instance, as at every end."""
     await get_execution().terminate(reason)
 
 

@@ -60,7 +60,10 @@ def test_an_instance_whose_message_is_being_claimed_ends_in_a_repeated_transacti
         with pytest.raises(TransactionConflict):
             PROCEDURES.end(other, [entry])
     assert PROCEDURES.end(other, [entry]) == {claimed.instance_id}
-    assert box.suspended() == [("0xC0C01B4C", False)]
+    assert check(box.connection) == []
+    [next_instance] = claim(box)
+    assert next_instance.instance_id != claimed.instance_id
+    assert [one.body for one in PROCEDURES.read_messages(box.connection, next_instance.claim_id)] == [b"2"]
 
 
 def test_a_later_message_of_a_convoy_overtakes_activations(box: Box, tmp_path: Path) -> None:
@@ -87,20 +90,45 @@ def test_the_first_message_of_a_convoy_is_claimed_with_those_that_join_it(box: B
     assert [one.message_id for one in messages] == [order.message_id for order in orders[1:12]]
 
 
-def test_a_message_that_is_still_suspended_when_its_instance_ends_is_a_zombie(box: Box, tmp_path: Path) -> None:
+def test_messages_that_are_still_suspended_when_their_instance_ends_wait_for_the_next_one(
+    box: Box, tmp_path: Path
+) -> None:
     """ORC-26: a start moves the messages of a stopped orchestration in pieces."""
     apply_orchestrations(box, tmp_path, CONVOY)
     orchestration_states.stop(box.connection, "collect")
-    publish(box, "order", "1", "2")
+    publish(box, "order", "1", "2", "3")
     [service_id] = [one.service_id for one in read_orchestrations(box.connection)]
     box.connection.execute("UPDATE subscriptions SET state = 'started' WHERE service_id = %s", (service_id,))
     assert box.one("SELECT resume_stopped(%s, 1)", service_id) == 1
     [claimed] = claim(box)
     [first] = PROCEDURES.read_messages(box.connection, claimed.claim_id)
+    publish(box, "order", "4")
     PROCEDURES.end(box.connection, [JournalEntry(claimed=claimed, journal_length=0, consumed=[first.seq])])
-    assert box.suspended() == [("0xC0C01B4C", False)]
-    assert orchestration_states.start(box.connection, "collect").resumed == 0
+    assert box.suspended() == [("PORT_STOPPED", True)] * 2
+    assert claim(box) == []  # the first messages are not there yet
+    assert orchestration_states.start(box.connection, "collect").resumed == 2
     assert check(box.connection) == []
+    [next_instance] = claim(box)
+    messages = PROCEDURES.read_messages(box.connection, next_instance.claim_id)
+    assert [one.body for one in messages] == [b"2", b"3", b"4"]
+
+
+def test_the_subscription_that_has_routed_messages_of_a_convoy_is_kept(box: Box, tmp_path: Path) -> None:
+    """The application was applied long before the instance ends. Its messages still match the filter."""
+    apply_orchestrations(box, tmp_path, CONVOY)
+    publish(box, "order", "1", "2")
+    apply_orchestrations(box, tmp_path, CONVOY + "# another comment")
+    box.connection.execute("SELECT purge_subscriptions(interval '0')")
+    [claimed] = claim(box)
+    [first, _] = PROCEDURES.read_messages(box.connection, claimed.claim_id)
+    PROCEDURES.end(box.connection, [JournalEntry(claimed=claimed, journal_length=0, consumed=[first.seq])])
+    [next_instance] = claim(box)
+    [second] = PROCEDURES.read_messages(box.connection, next_instance.claim_id)
+    assert second.body == b"2"
+    PROCEDURES.end(box.connection, [JournalEntry(claimed=next_instance, journal_length=0, consumed=[second.seq])])
+    box.connection.execute("SELECT purge_subscriptions(interval '0')")
+    assert box.one("SELECT count(*) FROM subscriptions WHERE removed_at IS NOT NULL") == 0
+    assert is_empty(box)
 
 
 @pytest.mark.parametrize("is_resumed", [True, False])

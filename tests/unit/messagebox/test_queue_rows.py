@@ -31,6 +31,7 @@ REMOVERS = {
     "procedures/host/int_take_claimed": None,  # returns them
     "procedures/int_take_instances": None,
     "procedures/int_take_suspended": None,
+    "procedures/int_take_unreceived": None,
     "procedures/host/release_due": "INSERT INTO __HOST___q",
     "procedures/resume_stopped": "int_enqueue",
     "procedures/resume_stopped_group": "int_enqueue",

@@ -56,6 +56,8 @@ class InstanceWorker:
         #: Those among them for which there was not enough memory.
         self._out_of_memory: list[ClaimedInstance] = []
         self._has_failed = False
+        #: True if an instance of a convoy has ended. The messages that it has not received activate the next one.
+        self._has_ended_convoy = False
         #: The instances that it works on now.
         self.batch: Sequence[ClaimedInstance] = ()
         self.thread = threading.Thread(target=self._run, name="orchestrations worker", daemon=True)
@@ -66,6 +68,7 @@ class InstanceWorker:
         while batch := self._work.take():
             self.batch = [instance.claimed for instance in batch]
             self._dropped, self._out_of_memory, self._has_failed = [], [], False
+            self._has_ended_convoy = False
             try:
                 self._work_on(batch)
             except BaseException as error:
@@ -75,8 +78,8 @@ class InstanceWorker:
             self._watch.end_turn()
             failures = failures + 1 if self._has_failed else 0
             self._release_dropped(failures)
-            if any(claimed.is_suspected for claimed in self.batch):
-                self._work.on_capacity()  # the next one can be claimed
+            if self._has_ended_convoy or any(claimed.is_suspected for claimed in self.batch):
+                self._work.on_capacity()  # the next instance can be claimed
             self.batch = ()
         self._session.close()
 
@@ -146,6 +149,7 @@ class InstanceWorker:
                 _log.warning("instance %s has terminated itself: %s", instance.claimed.instance_id, reason)
             instance.close()
             self._counts["completed"] += 1
+            self._has_ended_convoy |= bool(instance.orchestration.convoy)
         else:
             self._live.put(instance.execution, instance.journal_length)
             self._counts["waiting" if point.suspension is None else "suspended"] += 1

@@ -1,13 +1,16 @@
 -- The conditions of an InstanceQuery for the rows `i` of the view instances. Every condition is optional. `suspended`
 -- is true if only suspended instances are wanted: then the other queues are not read. Names are resolved once, not for
--- each row.
+-- each row. With `unreceived` the messages that ended orchestration instances have not received are wanted too,
+-- whatever their state and task are.
 -- Indexes: suspended_queue (instance_id) and scheduled_queue (instance_id) if ids are given. For the other messages of
 -- an instance: these, work_queue_instance and work_queue_ordered.
 (%(ids)s::uuid[] IS NULL OR i.instance_id = ANY (%(ids)s))
-AND (%(states)s::instance_state[] IS NULL OR i.state = ANY (%(states)s::instance_state[]))
+AND (%(states)s::instance_state[] IS NULL OR i.state = ANY (%(states)s::instance_state[])
+     OR (%(unreceived)s AND i.error_code = '0xC0C01B4C'))
 AND (NOT %(suspended)s OR i.suspended_at IS NOT NULL)
 AND (%(services)s::uuid[] IS NULL OR i.service_id = ANY (%(services)s))
-AND (%(tasks)s::queue_task[] IS NULL OR i.task = ANY (%(tasks)s::queue_task[]))
+AND (%(tasks)s::queue_task[] IS NULL OR i.task = ANY (%(tasks)s::queue_task[])
+     OR (%(unreceived)s AND i.error_code = '0xC0C01B4C'))
 AND (%(host)s::text IS NULL OR i.host_id = (SELECT h.id FROM hosts h WHERE lower(h.name) = lower(%(host)s)))
 AND (%(port)s::text IS NULL
      OR i.service_id = ANY (ARRAY(SELECT v.id FROM services v WHERE %(port)s IN (v.name, v.port_name)))

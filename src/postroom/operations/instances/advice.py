@@ -9,7 +9,7 @@ from postroom.errors import format_count
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import Instance, InstanceState
-from postroom.messagebox.queues import DELIVERIES, Cause, QueueTask
+from postroom.messagebox.queues import DELIVERIES, UNRECEIVED, Cause, QueueTask
 from postroom.pipelines.rows.document import LINE_HINT
 from postroom.ports.send_ports import read_send_ports
 
@@ -47,6 +47,11 @@ def _advise(instance: Instance) -> str:
     correct = f"postroom message body {instance_id} > FILE, correct FILE, {resume} --body FILE"
     if instance.cause is Cause.ROUTING_FAILURE_REPORT:
         return _advise_about_report(instance, terminate)
+    if instance.error_code == UNRECEIVED:
+        return (
+            "The orchestration instance ended without receiving the message. Publish it to the current subscribers:"
+            f" postroom instance reroute {instance_id}\nOr: {terminate}"
+        )
     if instance.state is InstanceState.SUSPENDED_NOT_RESUMABLE:
         return f"It cannot be resumed. If its message is needed: postroom message save {instance_id}\nThen: {terminate}"
     if instance.service_removed:

@@ -33,7 +33,7 @@ from postroom.messagebox.instance_operations import (
 )
 from postroom.messagebox.instance_operations import list_operations as list_operations
 from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, get_instance
-from postroom.messagebox.queues import DELIVERIES, OUT_OF_ORDER, Cause, QueueTask, derive_delivery_id
+from postroom.messagebox.queues import DELIVERIES, OUT_OF_ORDER, UNRECEIVED, Cause, QueueTask, derive_delivery_id
 
 Value = TypeVar("Value")
 
@@ -60,7 +60,8 @@ _RULES: Mapping[OperationKind, _Rule] = {
     "reroute": _Rule(
         done="rerouted",
         states=[InstanceState.SUSPENDED],
-        # A message that a pipeline has to read first, or that joined an instance, cannot be rerouted.
+        # A message that a pipeline has to read first, or that joined an instance, cannot be rerouted. A message that an
+        # ended instance has not received can, although it is not resumable.
         tasks=(*DELIVERIES, QueueTask.PUBLISH, QueueTask.REROUTE),
     ),
     "suspend": _Rule(done="suspended", states=[*_CAN_BE_SUSPENDED, InstanceState.ACTIVE]),
@@ -127,7 +128,14 @@ def change_all(
 def restrict(kind: OperationKind, query: InstanceQuery) -> InstanceQuery:
     """Return the query, restricted to the instances that the operation can change."""
     rule = _RULES[kind]
-    return replace(query, states=_intersect(query.states, rule.states), tasks=_intersect(query.tasks, rule.tasks))
+    return replace(
+        query,
+        states=_intersect(query.states, rule.states),
+        tasks=_intersect(query.tasks, rule.tasks),
+        unreceived=kind == "reroute"
+        and (query.states is None or InstanceState.SUSPENDED_NOT_RESUMABLE in query.states)
+        and (query.tasks is None or QueueTask.JOIN_INSTANCE in query.tasks),
+    )
 
 
 def get_done(kind: OperationKind) -> str:
@@ -295,6 +303,13 @@ def _build_state_error(instance: Instance, done: str) -> StateError:
                 why=OUT_OF_ORDER,
                 hint=f"If it may arrive late, save it (postroom message save {instance.instance_id}) and publish it "
                 f"again. Then terminate it. {HOLD_BACK_HINT}",
+            )
+        case InstanceState.SUSPENDED_NOT_RESUMABLE if instance.error_code == UNRECEIVED:
+            return StateError(
+                what,
+                why="The orchestration instance ended without receiving the message.",
+                hint="Publish it to the current subscribers: postroom instance reroute "
+                f"{instance.instance_id}. Or terminate it.",
             )
         case InstanceState.SUSPENDED_NOT_RESUMABLE:
             return StateError(

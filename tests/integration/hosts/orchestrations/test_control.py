@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+from postroom.message import Message
 from postroom.messagebox.instances import InstanceState, get_instance
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.orchestrations import states as orchestration_states
@@ -12,7 +13,7 @@ from postroom.operations.orchestrations.story import read_story
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.changes import resume
-from tests.support.orchestrations import Clock, apply_orchestrations, has_ended, publish, sent
+from tests.support.orchestrations import Clock, Key, Kind, apply_orchestrations, has_ended, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
@@ -123,24 +124,35 @@ def test_an_instance_does_not_wait_for_a_step_that_it_has_cancelled(
     assert [wait.kind for wait in story.waits_for] == ["message"]
 
 
-def test_an_instance_that_terminates_itself_leaves_its_messages_as_zombies(
+def test_an_instance_that_terminates_itself_leaves_its_messages(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
+    """ORC-53: nobody waits for the reply any more. The second message of the convoy activates the next instance."""
     apply_orchestrations(
         box,
         tmp_path,
         """
-        @app.orchestration(activate=Kind == "order", convoy=[Key], host="Default")
+        @app.orchestration(activate=Kind == "order", convoy=[Key], correlations=[Replies], host="Default")
         async def collect(first: Message) -> None:
+            Replies.of(first)
+            await orchestrations.receive()
             await orchestrations.send(Message.of(b"sent"), to="Out")
             await orchestrations.terminate("It is not needed.")
         """,
     )
-    publish(box, "order", "1", "2")
     start_host(recorder)
-    wait_until(lambda: box.suspended() == [("0xC0C01B4C", False)], what="the other message suspended")
+    publish(box, "order", "1")
+    wait_until(lambda: box.count("waiting orchestrations") == 1, what="the instance waits")
+    publish(box, "reply", "")
+    orders = [Message.of(b"", promoted={Kind: "order", Key: "k"}) for _ in range(2)]
+    box.agent(warm=False).publish(orders)
+    wait_until(lambda: box.suspended() == [("0xC0C01B4C", False)], what="the reply suspended")
     wait_until(lambda: sent(recorder) == [b"sent"], what="the message that was sent before")
-    wait_until(lambda: has_ended(box), what="the end of the instance")
+    wait_until(lambda: box.count("waiting orchestrations") == 1, what="the next instance waits")
+    assert check(box.connection) == []
+    publish(box, "order", "")
+    wait_until(lambda: sent(recorder) == [b"sent", b"sent"], what="the end of the next instance")
+    wait_until(lambda: has_ended(box), what="the end of the instances")
     assert check(box.connection) == []
 
 

@@ -7,45 +7,124 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import DefinitionRefused, StateError
+from postroom.message import Message
 from postroom.messagebox.maintenance.check import check
+from postroom.operations.instances.changes import change_all
+from postroom.operations.instances.queries import InstanceQuery
 from postroom.operations.orchestrations import states as orchestration_states
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
-from tests.support.changes import resume
-from tests.support.orchestrations import COLLECT, apply_orchestrations, is_empty, publish, sent
+from tests.support.changes import reroute, resume
+from tests.support.orchestrations import COLLECT, Key, Kind, apply_orchestrations, is_empty, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
+THREE = """
+@app.orchestration(activate=Kind == "order", convoy=[Key], host="Default")
+async def collect(first: Message) -> None:
+    texts = [first.data]
+    while len(texts) < 3:
+        texts.append((await orchestrations.receive()).data)
+    await orchestrations.send(Message.of(b"".join(texts)), to="Out")
+"""
 
-def test_a_convoy_collects_its_messages_and_leaves_zombies(
+
+def test_messages_that_an_instance_has_not_received_activate_the_next_one(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """ORC-21, 26: the messages were published while no host ran. Each key is one instance, in order. The message that
-    its instance has not received is suspended, and cannot be resumed."""
-    apply_orchestrations(
-        box,
-        tmp_path,
-        """
-        @app.orchestration(activate=Kind == "order", convoy=[Key], host="Default")
-        async def collect(first: Message) -> None:
-            texts = [first.data]
-            while len(texts) < 3:
-                texts.append((await orchestrations.receive()).data)
-            await orchestrations.send(Message.of(b"".join(texts)), to="Out")
-        """,
-    )
+    """ORC-21, 25, 26: the messages were published while no host ran. Each key is one instance after the other, in
+    order."""
+    apply_orchestrations(box, tmp_path, THREE)
     publish(box, "order", "1", "2", key="K")
     publish(box, "order", "a", "b", "c", key="L")
-    publish(box, "order", "3", "4", key="K")
+    publish(box, "order", *"3456789x", key="K")
     start_host(recorder)
-    wait_until(lambda: sent(recorder) == [b"123", b"abc"], what="both convoys")
-    wait_until(lambda: box.count("orchestration instances") == 0, what="the end of the instances")
-    assert box.suspended() == [("0xC0C01B4C", False)]
-    with pytest.raises(StateError, match="cannot be resumed"):
-        resume(box.connection, box.suspended_rows()[0].instance_id)
+    wait_until(lambda: sent(recorder) == [b"123", b"456", b"789", b"abc"], what="four instances")
+    wait_until(lambda: box.count("waiting orchestrations") == 1, what="the fifth instance, with one message")
     assert check(box.connection) == []
-    publish(box, "order", "x", "y", "z", key="K")
-    wait_until(lambda: sent(recorder) == [b"123", b"abc", b"xyz"], what="a new instance with the same key")
+    publish(box, "order", "y", "z", key="K")
+    wait_until(lambda: sent(recorder)[-1] == b"xyz", what="the fifth instance")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+def test_messages_of_a_stopped_orchestration_wait_for_its_start_with_the_next_instance(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORS-03: the instance that runs receives its messages, but no new one is activated."""
+    apply_orchestrations(box, tmp_path, THREE)
+    publish(box, "order", "1", "2", key="K")
+    start_host(recorder)
+    wait_until(lambda: box.count("waiting orchestrations") == 1, what="the instance waits")
+    orchestration_states.stop(box.connection, "collect")
+    box.agent(warm=False).publish([Message.of(text.encode(), promoted={Kind: "order", Key: "K"}) for text in "3456"])
+    wait_until(lambda: sent(recorder) == [b"123"], what="the instance that runs")
+    wait_until(lambda: box.suspended() == [("PORT_STOPPED", True)] * 3, what="the others suspended")
+    assert len({row.instance_id for row in box.suspended_rows()}) == 1
+    publish(box, "order", "7", key="K")
+    assert check(box.connection) == []
+    orchestration_states.start(box.connection, "collect")
+    wait_until(lambda: sent(recorder) == [b"123", b"456"], what="the next instance")
+    wait_until(lambda: box.count("waiting orchestrations") == 1, what="the third instance, with one message")
+    assert check(box.connection) == []
+
+
+def test_messages_of_a_convoy_activate_the_newest_version(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """The messages were routed by the subscription of the first version, and it ends after the second was applied."""
+    apply_orchestrations(box, tmp_path, THREE)
+    publish(box, "order", *"12345", key="K")
+    newer = THREE.replace("def collect", "def again").replace("activate=", 'name="collect", version=2, activate=')
+    apply_orchestrations(box, tmp_path, THREE + newer.replace('b"".join', 'b"+".join'))
+    publish(box, "order", "6", key="K")
+    start_host(recorder)
+    wait_until(lambda: sent(recorder) == [b"123", b"4+5+6"], what="an instance of each version")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+UNENLISTED = ["unenlisted", "another filter"]
+
+
+@pytest.mark.parametrize("change", UNENLISTED)
+def test_messages_of_a_convoy_that_no_activation_matches_can_be_routed_again(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, change: str
+) -> None:
+    """ORC-26, INS-13: they cannot be resumed. Published again, they activate an instance, if they match its filter."""
+    apply_orchestrations(box, tmp_path, THREE)
+    publish(box, "order", *"1234", key="K")
+    if change == "unenlisted":
+        orchestration_states.stop(box.connection, "collect")
+        orchestration_states.unenlist(box.connection, "collect")
+    else:
+        apply_orchestrations(
+            box, tmp_path, THREE.replace("activate=", "activate=Key.exists() & (").replace(", convoy", "), convoy")
+        )
+    start_host(recorder)
+    wait_until(lambda: sent(recorder) == [b"123"], what="the first instance")
+    wait_until(lambda: box.suspended() == [("0xC0C01B4C", False)], what="the message that it has not received")
+    [zombie] = box.suspended_rows()
+    with pytest.raises(StateError, match="ended without receiving the message") as error:
+        resume(box.connection, zombie.instance_id)
+    assert f"postroom instance reroute {zombie.instance_id}" in error.value.hint
+    assert check(box.connection) == []
+    if change == "unenlisted":
+        reroute(box.connection, zombie.instance_id)
+        wait_until(lambda: box.suspended() == [("ROUTING", True)], what="the message without subscriber")
+        orchestration_states.enlist(box.connection, "collect")
+        orchestration_states.start(box.connection, "collect")
+        [zombie] = box.suspended_rows()
+        resume(box.connection, zombie.instance_id)
+    else:
+        assert change_all(box.connection, "reroute", InstanceQuery(port="collect")).changed == 1
+    publish(box, "order", "5", key="K")
+    wait_until(lambda: box.count("received orchestration messages") == 2, what="the next instance")
+    publish(box, "order", "6", key="K")
+    wait_until(lambda: len(sent(recorder)) == 2, what="the next instance")
+    assert sorted(sent(recorder)[-1]) == sorted(b"456")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
 
 
 def test_an_instance_of_a_stopped_orchestration_gets_its_messages(

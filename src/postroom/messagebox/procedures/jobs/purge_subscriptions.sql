@@ -2,8 +2,10 @@
 -- subscription has not been matched since its removal was committed. Its row stays as long as an index in memory may
 -- need to learn of the removal (p_keep). An older index finds rebuild_below and loads everything again. Instance
 -- subscriptions are in no such index and are deleted at once. A subscription through a send port group stays as long as
--- rows are queued by it, because it identifies the copy of a message.
--- Indexes: subscriptions_removed, predicate_groups (subscription_id, number), predicates (group_id).
+-- rows are queued by it, because it identifies the copy of a message. That of a convoy stays as long as the convoy has
+-- instances: a message that its instance does not receive was routed by it (end_orchestrations).
+-- Indexes: subscriptions_removed, predicate_groups (subscription_id, number), predicates (group_id),
+-- convoy_set_instances' primary key.
 CREATE OR REPLACE FUNCTION messagebox.purge_subscriptions(
     p_keep interval DEFAULT '1 hour', p_now timestamptz DEFAULT now()
 ) RETURNS bigint
@@ -24,6 +26,7 @@ BEGIN
     WITH gone AS (
         DELETE FROM subscriptions
          WHERE removed_at < p_now - p_keep
+           AND NOT EXISTS (SELECT 1 FROM convoy_set_instances c WHERE c.convoy_set_id = subscriptions.convoy_set_id)
            AND (group_id IS NULL OR id <> ALL (ARRAY(
                    SELECT i.subscription_id FROM instances i JOIN subscriptions s ON s.id = i.subscription_id
                     WHERE s.removed_at < p_now - p_keep AND s.group_id IS NOT NULL)))
