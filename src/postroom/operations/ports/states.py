@@ -8,8 +8,8 @@ bound ──enlist──► stopped ──start──► started          starti
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
 from psycopg.pq import TransactionStatus
@@ -23,6 +23,8 @@ from postroom.messagebox.coordination.notifications import WakeUp
 from postroom.messagebox.coordination.running_processes import change_routing
 from postroom.messagebox.instance_operations import run_operation
 from postroom.messagebox.service_states import Resumed, start_or_stop_service
+from postroom.operations.all_or_none import all_or_none
+from postroom.operations.records import extend
 
 
 class HasState(Protocol):
@@ -51,14 +53,30 @@ _TARGETS = {
 
 @dataclass(frozen=True, kw_only=True)
 class StateChange:
-    """The result of an operation. ``resumed`` is the number of messages that were resumed. ``operation_id`` is the
-    operation that resumes the others."""
+    """The result of an operation. ``resumed`` is the number of messages that were resumed."""
 
     name: str
     before: ServiceState
     after: ServiceState
     resumed: int = 0
-    operation_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _UnfinishedStart(StateChange):
+    """A start that leaves messages to an operation, which resumes them."""
+
+    operation_id: int
+
+
+def change_states(
+    connection: Connection, names: Sequence[str], change: Callable[[Connection, str], StateChange]
+) -> list[StateChange]:
+    """Change the states of several in one transaction, and return the results in order. Duplicate names are changed
+    once. Resume the messages that the starts have left to operations.
+
+    >>> change_states(connection, ["Europe", "Audit"], send_ports.stop)
+    """
+    return [_finish_resuming(connection, changed) for changed in all_or_none(connection, names, change)]
 
 
 def check_transition(operation: str, what: str, state: ServiceState) -> None:
@@ -74,8 +92,7 @@ class StateOperations(Generic[T]):
     """Enlists, starts, stops and unenlists send ports, send port groups or orchestrations.
 
     ``what`` is the subject of errors: "Port". ``find`` returns the one with a name, or raises NotFound. ``enlist`` and
-    ``unenlist`` return it in its new state. ``check_start`` raises StateError if it cannot
-    be started.
+    ``unenlist`` return it in its new state. ``check_start`` raises StateError if it cannot be started.
     """
 
     def __init__(
@@ -143,18 +160,14 @@ class StateOperations(Generic[T]):
             if operation == "start":
                 self._check_start(connection, self._find(connection, name))
             resumed = start_or_stop_service(connection, self._get_id(found), start=operation == "start")
-            return StateChange(
-                name=name,
-                before=found.state,
-                after=_TARGETS[operation],
-                resumed=resumed.count,
-                operation_id=resumed.operation_id,
-            )
+            change = StateChange(name=name, before=found.state, after=_TARGETS[operation], resumed=resumed.count)
+            unfinished = resumed.operation_id
+            return change if unfinished is None else extend(change, _UnfinishedStart, operation_id=unfinished)
 
         change = operator_transaction(connection, work)
         if resumed.hosts:
             WakeUp(connection).send([host.name for host in read_hosts(connection) if host.host_id in resumed.hosts])
-        return finish_resuming(connection, change)
+        return _finish_resuming(connection, change)
 
     def _find_allowed(self, connection: Connection, operation: str, name: str) -> T:
         """Return the one with this name. Raise StateError if its state does not allow the operation."""
@@ -163,10 +176,10 @@ class StateOperations(Generic[T]):
         return found
 
 
-def finish_resuming(connection: Connection, change: StateChange) -> StateChange:
+def _finish_resuming(connection: Connection, change: StateChange) -> StateChange:
     """Resume the messages that a start has left to an operation. Return the change with the number of all. Inside a
     transaction, leave them to the hosts."""
-    if change.operation_id is None or connection.info.transaction_status is not TransactionStatus.IDLE:
+    if not isinstance(change, _UnfinishedStart) or connection.info.transaction_status is not TransactionStatus.IDLE:
         return change
     rest = run_operation(connection, change.operation_id).changed
-    return replace(change, resumed=change.resumed + rest, operation_id=None)
+    return StateChange(name=change.name, before=change.before, after=change.after, resumed=change.resumed + rest)
