@@ -119,7 +119,7 @@ class ClaimedInstance(NamedTuple):
 
     @property
     def is_suspected(self) -> bool:
-        """True if it may be what kills host instances. Each of them claims one such instance at a time."""
+        """True if it may have killed host instances. A host instance claims only one such instance at a time."""
         return self.process_deaths >= 2
 
 
@@ -246,9 +246,9 @@ class HostOrchestrations:
         connection.execute(f"SELECT lock_orchestrations_{self._host}(%s::uuid[])", (list(instance_ids),))
 
     def persist(self, connection: Connection, entries: Sequence[JournalEntry]) -> tuple[set[uuid.UUID], set[uuid.UUID]]:
-        """Append to the journals of different instances, in one statement. Return the ids of those that were stored:
-        another host instance has the others. Also return those that are released after that, because an operator wants
-        to suspend or terminate them."""
+        """Append to the journals of different instances, in one statement. Return the ids of the instances that were
+        stored, which no other host instance has taken over, and the ids of the stored instances that an operator wants
+        to suspend or terminate, which are released."""
         entries = sorted(entries, key=_get_lock_order)
         consumed = [
             (entry.claimed.instance_id, seq, entry.journal_length + 1) for entry in entries for seq in entry.consumed
@@ -285,7 +285,7 @@ class HostOrchestrations:
 
     def end(self, connection: Connection, entries: Sequence[JournalEntry]) -> set[uuid.UUID]:
         """End instances, in one statement. The messages that they have not received are suspended. Return the ids of
-        those that have ended: another host instance has the others."""
+        the instances that have ended, which no other host instance has taken over."""
         entries = sorted(entries, key=_get_lock_order)
         ended = read_value(
             connection,

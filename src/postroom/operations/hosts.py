@@ -175,7 +175,7 @@ def delete_host(connection: Connection, name: str) -> None:
 
 
 def set_stopped(connection: Connection, name: str, *, stopped: bool) -> None:
-    """Stop or start a host: all its instances and pipelines, those that run and those that start later."""
+    """Stop or start a host: its host instances and its pipelines, also when they start later."""
 
     def work(connection: Connection) -> None:
         host = find_host(connection, name)

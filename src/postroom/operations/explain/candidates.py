@@ -76,9 +76,9 @@ def build_interchange(location: ReceiveLocation, path: Path) -> Interchange:
 def read_candidates(
     connection: Connection, location: ReceiveLocation, interchange: Interchange, name: str, extra: Context
 ) -> Iterator[Candidate]:
-    """Yield every document, including those that would not be published.
+    """Yield every document, also a document that would not be published.
 
-    The properties in ``extra`` are added to every context and replace those that the pipeline promotes."""
+    The properties in ``extra`` are added to every context, and replace promoted properties with the same name."""
     login = _get_login(connection, location)
     pipeline = choose_pipeline(location.pipeline, location.maps, interchange.suspended_document)
     for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published)):

@@ -220,10 +220,10 @@ def _format_title(message: StoredMessage) -> str:
 def _explain_received(
     connection: Connection, candidates: Sequence[Candidate], location: ReceiveLocation, limits: ListingLimits
 ) -> list[MessageExplanation]:
-    """Explain the messages of a location, and what happens to those that fail or have no subscriber.
+    """Explain the messages of a location, and what happens to a message that fails or has no subscriber.
 
-    Such a message is dropped or suspended. If the receive port routes failures, it is followed by its error message,
-    and if a subscriber receives that, the message is routed (FMR-09)."""
+    It is dropped or suspended. If the receive port routes failures, its error message follows it in the result, and the
+    message is routed if a subscriber receives the error message (FMR-09)."""
     explained = _explain_candidates(connection, candidates, limits)
     failed = [
         number
