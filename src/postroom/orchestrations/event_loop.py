@@ -138,7 +138,8 @@ class InstanceLoop(asyncio.AbstractEventLoop):
             self._is_ending = True
             for task in self.tasks:
                 task.cancel()
-            self.run_until_waiting()
+            if self._ready:
+                self.run_until_waiting()
         if not self.tasks and self._generators:
             generators, self._generators = self._generators, []
             self._closing = [self.create_task(_close(one), context=context) for one, context in reversed(generators)]
@@ -199,12 +200,13 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         """End all tasks. Their ``finally`` blocks run now, and cannot do anything as an instance.
 
         Nothing is left to the garbage collector, which could run them while another instance runs."""
-        with self._enter(asyncio.AbstractEventLoop()):  # type: ignore[abstract]
-            for task, (context, _) in list(self.tasks.items()):
-                _drop(task.get_coro(), context)
-            for generator, context in reversed(self._generators):
-                if hasattr(generator.ag_await, "close"):
-                    _drop(generator.ag_await, context)
+        if self.tasks or self._generators:
+            with self._enter(asyncio.AbstractEventLoop()):  # type: ignore[abstract]
+                for task, (context, _) in list(self.tasks.items()):
+                    _drop(task.get_coro(), context)
+                for generator, context in reversed(self._generators):
+                    if hasattr(generator.ag_await, "close"):
+                        _drop(generator.ag_await, context)
         self.tasks.clear()
         self._generators.clear()
         self._operations.clear()
@@ -238,7 +240,8 @@ class InstanceLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Context | None = None, **_: Any
     ) -> asyncio.Task[Any]:
-        if is_called_by(asyncio.as_completed.__code__):
+        is_main = not self.tasks
+        if not is_main and is_called_by(asyncio.as_completed.__code__):
             coro.close()
             raise StateError(
                 "An orchestration cannot pass coroutines to asyncio.as_completed.",
@@ -248,8 +251,7 @@ class InstanceLoop(asyncio.AbstractEventLoop):
         context = copy_context() if context is None else context
         self._last_hash += 1
         task: asyncio.Task[Any] = InstanceTask(coro, hash_value=self._last_hash, loop=self, name=name, context=context)
-        # The first task is the orchestration itself.
-        self.tasks[task] = (context, self._find_unmarked_place() if self.tasks else "")
+        self.tasks[task] = (context, "" if is_main else self._find_unmarked_place())
         return task
 
     def is_running(self) -> bool:

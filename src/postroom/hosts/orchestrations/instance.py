@@ -180,9 +180,17 @@ class ActiveInstance:
 
     def close(self) -> None:
         """Drop the coroutine, if it is loaded. The instance continues from its journal."""
+        if self.is_loaded:
+            self.unload().close()
+
+    def unload(self) -> Execution:
+        """Return the coroutine, and forget it. The instance and its driver refer to each other, so otherwise only the
+        garbage collector would free them."""
+        execution = self.execution
         if self._points is not None:
             self._points.close()
-            self.execution.close()
+        self._driver = self._points = None
+        return execution
 
     # -- called by the driver ----------------------------------------------------------------------------------
 

@@ -151,7 +151,7 @@ class InstanceWorker:
             self._counts["completed"] += 1
             self._has_ended_convoy |= bool(instance.orchestration.convoy)
         else:
-            self._live.put(instance.execution, instance.journal_length)
+            self._live.put(instance.unload(), instance.journal_length)
             self._counts["waiting" if point.suspension is None else "suspended"] += 1
         return True
 

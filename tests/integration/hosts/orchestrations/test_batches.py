@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -97,6 +99,24 @@ def test_one_transaction_ends_several_instances(
     assert persistence.sizes == [20]
     assert box.count("orchestration instances") == box.count("orchestration messages") == 0
     assert check(box.connection) == []
+
+
+def test_an_instance_that_has_ended_is_freed_without_the_garbage_collector(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, persistence: Persistence
+) -> None:
+    """The collector would visit all that the process keeps in memory, again and again."""
+    ended: list[weakref.ref[ActiveInstance]] = []
+    persistence.after = lambda instances: ended.extend(map(weakref.ref, instances))
+    apply_orchestrations(box, tmp_path, ECHO)
+    publish(box, "order", "1", "2")
+    gc.disable()
+    try:
+        start_host(recorder)
+        wait_until(lambda: len(sent(recorder)) == 2, what="the messages")
+        publish(box, "order", "3")  # the worker refers to a batch until it takes the next one
+        wait_until(lambda: not any(instance() for instance in ended), what="instances that are freed")
+    finally:
+        gc.enable()
 
 
 def test_an_instance_that_fails_leaves_the_others_of_its_batch_alone(
