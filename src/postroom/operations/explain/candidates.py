@@ -1,4 +1,4 @@
-"""Read the messages that a receive location would make of an interchange, without publishing them.
+"""Read the messages that a receive location would make of a file or of a suspended message, without publishing them.
 
 for candidate in read_candidates(connection, location, build_interchange(location, path), path.name, Context()):
     candidate.context, candidate.failure
@@ -20,14 +20,18 @@ from postroom.agent.routing.matching import routing_failure
 from postroom.agent.streaming.authentication import authenticate, authentication_failure, find_authenticated
 from postroom.agent.streaming.documents import build_context, build_initial_context, get_value_columns
 from postroom.agent.streaming.interchange import Interchange, read_chunks
+from postroom.agent.streaming.suspended_context import resume_interchange
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
 from postroom.maps.inbound import choose_pipeline
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration.hosts import get_host
 from postroom.messagebox.connection import Connection
+from postroom.messagebox.queues import QueueTask
 from postroom.messagebox.storage.receipts import Progress
-from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
+from postroom.messagebox.storage.spool import StoredMessage, load_message
+from postroom.operations.messages import list_referring_instances
+from postroom.ports.receive_locations import ReceiveLocation, find_receive_location, read_receive_locations
 from postroom.system_properties import BTS, FILE
 
 
@@ -40,6 +44,26 @@ class Candidate:
     failure: MessageFailure | None = None
     is_dropped: bool = False
     """It has no authenticated originator, and its receive port drops such messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadMessage:
+    """A stored message that goes through its receive pipeline when it is resumed."""
+
+    location: ReceiveLocation | None
+    """None if the location is not deployed any more."""
+    interchange: Interchange
+
+
+def find_unread(connection: Connection, message: StoredMessage) -> UnreadMessage | None:
+    """Return a message that was suspended before a pipeline read it, as its location would resume it. Return None if a
+    pipeline has read it."""
+    for instance in list_referring_instances(connection, message.message_id):
+        if instance.task is QueueTask.RECEIVE:
+            location = None if instance.service_id is None else find_receive_location(connection, instance.service_id)
+            interchange = resume_interchange(load_message(connection, message), message.original_context)
+            return UnreadMessage(location=location, interchange=interchange)
+    return None
 
 
 def find_location(connection: Connection, name: str | None) -> ReceiveLocation:

@@ -32,6 +32,7 @@ from postroom.operations.explain.candidates import (
     build_error_message,
     build_interchange,
     find_location,
+    find_unread,
     read_candidates,
 )
 from postroom.operations.explain.instance_subscribers import find_waiting_instances
@@ -43,7 +44,6 @@ from postroom.operations.explain.subscribers import (
     read_subscribers,
     select_groups,
 )
-from postroom.operations.explain.unread_messages import find_unread
 from postroom.operations.redaction import redact_context, redact_explanation, redact_predicates
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.system_properties import ErrorReport

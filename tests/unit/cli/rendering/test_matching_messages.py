@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.cli.rendering.matching_messages import show_matches
+from postroom.cli.rendering.explanation_text import show_matches
 from postroom.operations.explain.matching_messages import MatchingMessages
 from postroom.properties import Property
 

@@ -151,7 +151,7 @@ def explain(options: CommandOptions, subscription: str | None, text: str | None,
       postroom subscription explain BigOrders
       postroom subscription explain --filter "Region == 'EU' and Total >= 10000" --limit 5
     """
-    from postroom.cli.rendering.matching_messages import show_matches
+    from postroom.cli.rendering.explanation_text import show_matches
     from postroom.filters.text import parse
     from postroom.operations.explain.matching_messages import find_matching_messages, find_messages_of_subscription
     from postroom.operations.explain.records import record_matches
