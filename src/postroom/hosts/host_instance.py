@@ -54,7 +54,7 @@ from postroom.messagebox.monitored_services import (
 from postroom.messagebox.queues import HostQueues
 from postroom.messagebox.storage.stored_responses import StoredResponses
 from postroom.messagebox.subscriptions import ServiceSubscriptions
-from postroom.monitoring.load import InstanceMetrics, LoadMetrics
+from postroom.monitoring.messagebox_metrics import InstanceMetrics, LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.services import ServiceWatch
 from postroom.ports.handlers import read_send_handlers

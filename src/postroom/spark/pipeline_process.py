@@ -37,7 +37,7 @@ from postroom.messagebox.monitored_services import (
     read_monitored_services,
 )
 from postroom.messagebox.throttling.load import Load, read_load
-from postroom.monitoring.load import LoadMetrics
+from postroom.monitoring.messagebox_metrics import LoadMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.services import ServiceWatch
 from postroom.ports.missing_secrets import find_missing_secrets

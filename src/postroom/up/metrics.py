@@ -8,7 +8,7 @@ from postroom.errors import PostroomError
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import InstanceCount, count_instances_of_host
 from postroom.messagebox.monitored_services import FAILING, MonitoredService
-from postroom.monitoring.load import InstanceMetrics
+from postroom.monitoring.messagebox_metrics import InstanceMetrics
 from postroom.monitoring.metrics import Metric
 from postroom.monitoring.server import Target
 from postroom.monitoring.services import collect_service_metrics
