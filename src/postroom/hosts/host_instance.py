@@ -62,7 +62,7 @@ from postroom.ports.missing_secrets import find_missing_secrets
 from postroom.ports.receive_locations import ReceiveLocation, read_receive_locations
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.receiving.http.locations import HttpLocations
-from postroom.receiving.location_metrics import collect_location_metrics
+from postroom.receiving.location_meter import collect_location_metrics
 from postroom.receiving.location_runner import LocationRunner
 from postroom.receiving.polled_location import PolledLocation
 from postroom.throttling.process_load import find_process_limits

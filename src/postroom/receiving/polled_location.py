@@ -22,12 +22,13 @@ from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
 from postroom.messagebox.intake.location_lock import LocationLock
-from postroom.messagebox.intake.location_progress import LocationMeter, LocationReport, LocationState, was_killed
+from postroom.messagebox.intake.location_progress import LocationReport, LocationState, was_killed
 from postroom.messagebox.intake.numbered_interchanges import delete_location_attempts
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.ports.receive_locations import ReceiveLocation, find_receive_location
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
+from postroom.receiving.location_meter import LocationMeter
 from postroom.receiving.location_runner import Running
 from postroom.receiving.task import MILLISECONDS, OUTCOMES, ReceiveTask, Worker, count_outcomes
 from postroom.throttling.process_load import find_process_limits

@@ -42,7 +42,7 @@ from postroom.monitoring.metrics import Metric
 from postroom.monitoring.services import ServiceWatch
 from postroom.ports.missing_secrets import find_missing_secrets
 from postroom.ports.receive_locations import ReceiveLocation
-from postroom.receiving.location_metrics import collect_location_metrics
+from postroom.receiving.location_meter import collect_location_metrics
 from postroom.receiving.location_runner import LocationRunner
 from postroom.receiving.served_locations import read_running_locations, select_locations_to_serve
 from postroom.spark.bulk.progress import BulkProgress

@@ -17,7 +17,7 @@ from postroom.agent.streaming.receiver import Receiver
 from postroom.clock import Clock, system_clock
 from postroom.errors import MessageBoxUnavailable, PostroomError, Unavailable
 from postroom.messagebox.connection import Connection, LazyConnection, Login
-from postroom.messagebox.intake.location_progress import LocationMeter, LocationProgress, LocationReport, LocationState
+from postroom.messagebox.intake.location_progress import LocationProgress, LocationReport, LocationState
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.backoff import Backoff
@@ -26,6 +26,7 @@ from postroom.receiving.files.file_receive_adapter import FileReceiveAdapter
 from postroom.receiving.files.folder_watch import FolderWatch
 from postroom.receiving.files.lone_files import LoneFiles, can_receive_lone_files
 from postroom.receiving.inbox_receive_adapter import InboxReceiveAdapter
+from postroom.receiving.location_meter import LocationMeter
 from postroom.receiving.location_runner import Running
 from postroom.receiving.numbered_receive_adapter import NumberedReceiveAdapter
 from postroom.receiving.served_locations import LastScan, is_drained, is_served_as_configured

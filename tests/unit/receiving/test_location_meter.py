@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.messagebox.intake.location_progress import Rate
+from postroom.receiving.location_meter import Rate
 
 
 def test_the_rate_covers_the_last_ten_seconds() -> None:
