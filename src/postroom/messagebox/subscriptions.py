@@ -1,11 +1,12 @@
 """Creates and removes subscriptions: activation and instance subscriptions, convoys, subscriptions of send ports.
 
     subscriptions = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
-    activation = subscriptions.activate(connection, service, BTS.MessageType == "Order", convoy=[OrderId])
+    convoys = subscriptions.create_convoy_set(connection, [OrderId])
+    activation = subscriptions.activate(connection, service, BTS.MessageType == "Order", convoy_set_id=convoys)
     subscriptions.set_state(connection, activation, ServiceState.STARTED)
     ...
     subscriptions.wait(connection, service, instance_id, (BTS.MessageType == "Reply") & (OrderId == "4711"))
-    unconsumed = subscriptions.complete(connection, instance_id)    # messages that it never consumed
+    unconsumed = subscriptions.complete(connection, instance_id)    # the number of messages that it never consumed
 
 All functions run in the caller's transaction and call the procedures of the host, so a host can subscribe only for
 itself (SUB-07). In a transaction that also publishes, subscribe first: the first instance subscription by a new list of
@@ -48,16 +49,6 @@ class SubscribingService:
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnconsumedMessage:
-    """A message that was routed to an instance, which did not consume it. It stays in the queue."""
-
-    seq: int
-    message_id: uuid.UUID
-    subscription_id: int | None
-    claim_id: uuid.UUID | None
-
-
 class ServiceSubscriptions:
     """The subscriptions of one service class on one host."""
 
@@ -72,7 +63,6 @@ class ServiceSubscriptions:
         filter: Filter,
         *,
         priority: int = 5,
-        convoy: Sequence[Property] = (),
         convoy_set_id: int | None = None,
         ordered: bool = False,
         request_response: bool = False,
@@ -80,12 +70,9 @@ class ServiceSubscriptions:
     ) -> int:
         """Create a stopped activation subscription: each match creates a new instance. Return its id.
 
-        With a convoy (one to three properties, or a set that several subscriptions share) messages with equal values
-        join the instance of the first message, with ``JOIN_PRIORITY``. A port may subscribe through a
-        ``send_port_group``.
+        With a convoy set messages with equal values join the instance of the first message, with ``JOIN_PRIORITY``. A
+        port may subscribe through a ``send_port_group``.
         """
-        if convoy:
-            convoy_set_id = self.create_convoy_set(connection, convoy)
         subscription_id = int(
             self._call(
                 connection,
@@ -145,7 +132,8 @@ class ServiceSubscriptions:
         self._call(connection, "change_subscription", "%s, NULL", subscription_id)
 
     def create_convoy_set(self, connection: Connection, properties: Sequence[Property]) -> int:
-        """Create a convoy set that several activation subscriptions can share. Return its id."""
+        """Create a convoy set of one to three properties. Several activation subscriptions can share it. Return its
+        id."""
         _check_convoy(properties)
         return int(
             self._call(
@@ -217,17 +205,13 @@ class ServiceSubscriptions:
         parameters = instance_id, first.property.key, value_key(first.value)
         return bool(self._call(connection, "remove_instance_subscription", "%s, %s, %s", *parameters))
 
-    def complete(self, connection: Connection, instance_id: uuid.UUID) -> list[UnconsumedMessage]:
+    def complete(self, connection: Connection, instance_id: uuid.UUID) -> int:
         """End an instance: nothing is routed to it after this commit, and the values of its convoy are free.
 
-        Wait for publishes that have matched it. Return its messages in the queues. The caller first completes, in the
-        same transaction, the messages that the instance has consumed.
+        Wait for publishes that have matched it. Return the number of its messages, which stay in the queues. The caller
+        first completes, in the same transaction, the messages that the instance has consumed.
         """
-        rows = connection.execute(f"SELECT * FROM complete_instance_{self._host}(%s)", (instance_id,))
-        return [
-            UnconsumedMessage(seq=seq, message_id=message_id, subscription_id=subscription_id, claim_id=claim_id)
-            for seq, message_id, subscription_id, claim_id in rows
-        ]
+        return int(read_value(connection, f"SELECT count(*) FROM complete_instance_{self._host}(%s)", instance_id))
 
     def complete_with_message(self, connection: Connection, instance_id: uuid.UUID, completion: Precondition) -> bool:
         """Complete the last message of an instance, and end the instance, in one statement. Return False, and change

@@ -20,7 +20,8 @@ def test_waiting_instances_and_convoys(applied: Run, database: str, tmp_path: Pa
     with connect(database) as connection, connection.transaction():
         [host] = read_hosts(connection)
         subscriptions = ServiceSubscriptions(host, ServiceClass.ORCHESTRATIONS)
-        activation = subscriptions.activate(connection, SERVICE, Region == "ASIA", convoy=[Region], ordered=True)
+        convoys = subscriptions.create_convoy_set(connection, [Region])
+        activation = subscriptions.activate(connection, SERVICE, Region == "ASIA", convoy_set_id=convoys, ordered=True)
         subscriptions.set_state(connection, activation, ServiceState.STARTED)
         subscriptions.wait(connection, SERVICE, waiting, (Region == "ASIA") & (Priority == 7))
 

@@ -37,8 +37,9 @@ def collect(
 ) -> int:
     """Create the activation subscription of a convoy: messages with a region, correlated by these properties."""
     with host.transaction():
+        convoys = subscriptions.create_convoy_set(host, properties) if properties else None
         activation = subscriptions.activate(
-            host, SERVICE, Region.exists(), convoy=properties, priority=priority, ordered=ordered
+            host, SERVICE, Region.exists(), convoy_set_id=convoys, priority=priority, ordered=ordered
         )
         subscriptions.set_state(host, activation, state)
     return activation
@@ -132,7 +133,7 @@ def test_the_end_of_an_instance_frees_its_values(
     publisher.publish({"region": "K"})
     [first] = read_queued_numbers(box)
     with host.transaction():
-        assert len(subscriptions.complete(host, first)) == 1
+        assert subscriptions.complete(host, first) == 1
     assert box.count("convoys") == 0
     publisher.publish({"region": "K"})
     publisher.publish({"region": "K"})
@@ -278,7 +279,7 @@ def test_a_publish_after_the_end_of_the_instance_creates_the_next_instance(
     [first] = read_queued_numbers(box)
     with ThreadPoolExecutor() as pool, connect(box.url) as completing:
         with completing.transaction():
-            assert len(subscriptions.complete(completing, first)) == 1
+            assert subscriptions.complete(completing, first) == 1
             published = pool.submit(publisher.publish, {"region": "K"})
             wait_until(lambda: is_waiting_for_lock(box, host), what="the publish to wait for the completion")
         assert published.result(30) == 1
@@ -305,7 +306,7 @@ def test_concurrent_publishes_and_completions_lose_no_message(
             while not stop:
                 for (instance,) in find_instances():
                     with connection.transaction():
-                        returned.append((instance, len(subscriptions.complete(connection, instance))))
+                        returned.append((instance, subscriptions.complete(connection, instance)))
 
     def find_instances() -> list[tuple[uuid.UUID]]:
         with connect(box.url) as admin:

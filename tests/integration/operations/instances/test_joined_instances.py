@@ -28,7 +28,10 @@ def subscriptions(box: Box) -> ServiceSubscriptions:
     """Create a service with convoys by region."""
     made = ServiceSubscriptions(box.host(), ServiceClass.ORCHESTRATIONS)
     with box.connection.transaction():
-        activation = made.activate(box.connection, SERVICE, Region.exists(), convoy=[Region], priority=3, ordered=True)
+        convoys = made.create_convoy_set(box.connection, [Region])
+        activation = made.activate(
+            box.connection, SERVICE, Region.exists(), convoy_set_id=convoys, priority=3, ordered=True
+        )
         made.set_state(box.connection, activation, ServiceState.STARTED)
     return made
 
