@@ -193,7 +193,8 @@ class Run:
             if seq == 1:
                 # Runs with the same instance_id have the same ids.
                 seed = uuid.uuid5(execution.instance_id, f"journal {execution.carried.journal}")
-                return Started(time=self.time, message=message, seed=seed, seq=seq)
+                activation = execution.describe_activation(message)
+                return Started(time=self.time, message=message, seed=seed, seq=seq, activation=activation)
             if (number := execution.find_receive(message)) is not None:
                 return MessageReceived(time=self.time, correlation=number, message=message, seq=seq)
         return None
@@ -253,6 +254,12 @@ def start(
     """Start an instance with the message that activates it. With ``is_request`` a caller waits for the answer, which
     the orchestration sends to ``reply_port(message)``. Without ``subscribed`` all sends have a subscriber, otherwise
     only those through these ports; None in it stands for sends without a port."""
+    if orchestration.activations and orchestration.find_activation(message) is None:
+        raise StateError(
+            f"The message does not activate the orchestration {orchestration.name!r}.",
+            why="None of its activating receives takes it.",
+            hint="Promote what they compare: Message.of(body, promoted={...}).",
+        )
     if is_request:
         message = replace(message, context=add_token(message.context, str(uuid.uuid4())))
     return Run(orchestration, message, subscribed=subscribed, crashes=crashes)

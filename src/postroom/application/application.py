@@ -36,12 +36,13 @@ from postroom.maps import Map
 from postroom.orchestrations.components import AnyPipeline
 from postroom.orchestrations.correlation import Correlation
 from postroom.orchestrations.definition import JournalLimits, Orchestration, OrchestrationFunction, SendPort
+from postroom.orchestrations.receives import read_activation
 from postroom.pipelines import ReceivePipeline, Send
 from postroom.properties import Property
 from postroom.throttling import Throttling
 
 if TYPE_CHECKING:
-    from postroom.schemas import Schemas
+    from postroom.schemas import Schema, Schemas
 
 
 class Application(Declarations):
@@ -231,7 +232,7 @@ class Application(Declarations):
     def orchestration(
         self,
         *,
-        activate: Filter | None = None,
+        activate: Filter | Sequence[Filter | Schema | str] | None = None,
         convoy: Sequence[Property] = (),
         correlations: Sequence[Correlation] = (),
         ordered: bool = False,
@@ -247,6 +248,9 @@ class Application(Declarations):
     ) -> Callable[[OrchestrationFunction], Orchestration]:
         """Declare a coroutine function as an orchestration. Each message that matches ``activate`` starts an instance.
 
+        A list has several activating receives: filters, and message types as texts or schemas. The function has no
+        parameter then, and receives each message, also the first one, with ``orchestrations.receive``.
+
         With a ``convoy`` of one to three properties, messages with equal values join the instance of the first one.
         ``correlations`` are those that its receives follow. If it is ``ordered``, an instance gets its messages in the
         order of publishing, including those of several publishers. A changed function gets a new ``version``. The old
@@ -261,13 +265,15 @@ class Application(Declarations):
         async def procure(order: Message) -> None: ...
         """
         position = get_caller_position()
+        filter, activations = read_activation(activate)
 
         def declare_function(function: OrchestrationFunction) -> Orchestration:
             orchestration = Orchestration(
                 name=name or function.__name__,
                 version=version,
                 function=function,
-                activate=activate,
+                activate=filter,
+                activations=activations,
                 convoy=tuple(convoy),
                 correlations=tuple(
                     correlation.all_properties for correlation in correlations if isinstance(correlation, Correlation)
@@ -279,7 +285,12 @@ class Application(Declarations):
                 send_ports=self.send_ports,
                 bindings={} if bindings is None else bindings,
             )
-            settings = {"orchestration": orchestration, "correlations": tuple(correlations), "ordered": ordered}
+            settings = {
+                "orchestration": orchestration,
+                "activate": activate,
+                "correlations": tuple(correlations),
+                "ordered": ordered,
+            }
             self.orchestrations.append(
                 Declared(
                     name=orchestration.name,

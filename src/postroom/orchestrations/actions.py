@@ -15,6 +15,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from postroom.correlation_tokens import add_token, build_response_filter, remove_token
 from postroom.errors import BadValue, DeliveryFailure, StateError
+from postroom.filters.expression import Filter
 from postroom.message import Message
 from postroom.orchestrations.argument_digests import digest_call
 from postroom.orchestrations.correlation import DirectPort, SelfCorrelatingPort, remove_address
@@ -22,7 +23,9 @@ from postroom.orchestrations.definition import Orchestration, SendPort, get_port
 from postroom.orchestrations.execution import CONVOY, Execution, get_execution, operation
 from postroom.orchestrations.failures import StepFailed
 from postroom.orchestrations.journal import Send
+from postroom.orchestrations.receives import to_filter
 from postroom.orchestrations.recorded_values import decode_value, encode_value
+from postroom.schemas import Schema
 from postroom.system_properties import BTS
 
 _P = ParamSpec("_P")
@@ -39,15 +42,22 @@ _buffered: ContextVar[list[Send] | None] = ContextVar("buffered_sends", default=
 _step_key: ContextVar[uuid.UUID | None] = ContextVar("step_key", default=None)
 
 
-async def receive() -> Message:
-    """Wait for the next message of the convoy."""
+async def receive(only: Filter | Schema | str | None = None) -> Message:
+    """Wait for the next message of the convoy. With ``only`` it is the next one that matches a filter, or that has a
+    message type, which is a text or a schema. Other messages stay for other receives.
+
+    An orchestration with several activating receives also receives the message that has activated it:
+
+    order, payment = await asyncio.gather(receive(IsOrder), receive(IsPayment))    # with a convoy: both
+    order, payment = await listen(receive(IsOrder), receive(IsPayment))            # the one that came, and None
+    """
     execution = get_execution()
-    if not execution.orchestration.convoy:
+    if not execution.can_receive:
         raise StateError(
             f"The orchestration {execution.orchestration.name!r} is no convoy, so there is nothing to receive.",
             hint="Declare it with convoy=[...], or receive from a correlation set.",
         )
-    return await execution.receive(CONVOY)
+    return await execution.receive(CONVOY, None if only is None else to_filter(only))
 
 
 class RetryTransaction(Exception):

@@ -27,7 +27,9 @@ from postroom.filters.expression import Filter, Operator, all_of
 from postroom.filters.text import format_filter
 from postroom.message import Context, Message
 from postroom.orchestrations.execution import Execution, get_execution
+from postroom.orchestrations.receives import to_filter
 from postroom.properties import Property
+from postroom.schemas import Schema
 from postroom.system_properties import BTS
 from postroom.values import Value
 
@@ -85,9 +87,10 @@ class CorrelationSet:
         self._execution = execution
         self._number = number
 
-    async def receive(self) -> Message:
-        """Wait for the next message."""
-        return await self._execution.receive(self._number)
+    async def receive(self, only: Filter | Schema | str | None = None) -> Message:
+        """Wait for the next message. With ``only`` it is the next one that matches a filter, or that has a message
+        type, which is a text or a schema. Other messages stay for other receives."""
+        return await self._execution.receive(self._number, None if only is None else to_filter(only))
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while True:

@@ -8,14 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from postroom.errors import StateError
+from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.maps import Map
 from postroom.message import Message
 from postroom.orchestrations.components import AnyPipeline, Components
 from postroom.properties import Property
 
-#: What an author writes: a coroutine function that takes the message that activates the instance.
-OrchestrationFunction = Callable[[Message], Coroutine[Any, Any, None]]
+#: What an author writes: a coroutine function that takes the message that activates the instance. One with several
+#: activating receives has no parameter.
+OrchestrationFunction = Callable[[Message], Coroutine[Any, Any, None]] | Callable[[], Coroutine[Any, Any, None]]
 
 
 class SendPort(Protocol):
@@ -41,8 +44,11 @@ class Orchestration:
 
     name: str
     version: int
-    function: OrchestrationFunction
+    function: Callable[..., Coroutine[Any, Any, None]]
     activate: Filter | None
+    activations: tuple[Filter, ...] = ()
+    """The filters of its activating receives, if it has several: its function has no parameter, and receives each
+    message, also the one that activates it. ``activate`` joins them."""
     convoy: tuple[Property, ...] = ()
     """The properties whose values the messages of one instance share. Empty: each message activates an instance."""
     correlations: tuple[tuple[Property, ...], ...] = ()
@@ -70,7 +76,22 @@ class Orchestration:
         """The maps and pipelines, ready to run. Raise DefinitionError if a file is missing."""
         return self.deployed or Components.read_files(self.maps, self.pipelines, self.folder)
 
+    def find_activation(self, message: Message) -> Filter | None:
+        """Return the filter of the first of several activating receives that takes a message."""
+        promoted = message.context.promoted
+        return next((filter for filter in self.activations if matches(filter, promoted)), None)
+
+    def run(self, message: Message) -> Coroutine[Any, Any, None]:
+        """Return the coroutine of an instance that a message activates."""
+        return self.function() if self.activations else self.function(message)
+
     def __call__(self, message: Message) -> Coroutine[Any, Any, None]:
+        if self.activations:
+            raise StateError(
+                f"The orchestration {self.name!r} cannot be called.",
+                why="It has no parameter, and receives the message that activates it.",
+                hint="Publish the message, or call an orchestration with a parameter.",
+            )
         return self.function(message)
 
 

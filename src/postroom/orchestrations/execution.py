@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, wraps
 from types import CoroutineType
@@ -26,6 +26,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 from postroom.errors import BadValue, RoutingFailure, StateError
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
+from postroom.filters.text import format_filter
 from postroom.message import Message, Part
 from postroom.orchestrations.code_places import describe_compensations, format_traceback
 from postroom.orchestrations.definition import Orchestration
@@ -66,6 +67,17 @@ CONVOY = 0
 _NOTHING_CARRIED = Continuation()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Receive:
+    """A receive that waits. With ``only`` it takes the messages that match this filter."""
+
+    future: asyncio.Future[Message]
+    only: Filter | None
+
+    def takes(self, message: Message) -> bool:
+        return _is_taken(self.only, message)
+
+
 class Execution:
     """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number, and
     ``due_times`` when the timers of its journal are due. ``carried`` is what it continues with. The code of the
@@ -104,10 +116,11 @@ class Execution:
         self._last_number = 0
         self._last_id = 0
         self._filters: dict[int, Filter] = {}
-        if orchestration.convoy and orchestration.activate is not None:
+        if orchestration.activate is not None:
             self._filters[CONVOY] = orchestration.activate
-        self._receives: dict[int, deque[asyncio.Future[Message]]] = {}
-        self._returned: dict[int, deque[Message]] = {}
+        self._receives: dict[int, deque[_Receive]] = {}
+        #: Messages that the instance has, and that the next receive takes.
+        self._returned: dict[int, list[Message]] = {}
         #: What the engine has promoted on the messages that the instance has received.
         self._engine_values: set[tuple[str, Value]] = set()
         self._step_futures: dict[int, asyncio.Future[object]] = {}
@@ -131,6 +144,8 @@ class Execution:
         assert loop is not None
         assert main is not None
         loop.run_until_waiting()
+        if self.orchestration.activations and not self.orchestration.convoy and not self._is_dropped:
+            self._refuse_endless_receives(loop)
         if main.done() and not self._is_dropped:
             self._is_complete = _has_raised(main) or loop.end()
         self.journal_events += 1
@@ -147,10 +162,12 @@ class Execution:
             case Started() if self._loop is None:
                 self._seed = event.seed
                 self._loop = InstanceLoop(event.time, owner=self)  # type: ignore[abstract]
-                self._main = self._loop.create_task(self.orchestration.function(event.message))
+                self._main = self._loop.create_task(self.orchestration.run(event.message))
+                if self.orchestration.activations and not self.carried.journal:
+                    self._returned[CONVOY] = [event.message]
                 return
-            case MessageReceived() if waiting := self._list_waiting(event.correlation):
-                waiting[0].set_result(event.message)
+            case MessageReceived() if receive := self._find_waiting(event.correlation, event.message):
+                receive.future.set_result(event.message)
                 return
             case TimerFired() if self._loop is not None and self._loop.fire(event.number):
                 return
@@ -220,11 +237,15 @@ class Execution:
 
     def find_receive(self, message: Message) -> int | None:
         """Return the number of the correlation set whose receive waits for the message."""
-        promoted = message.context.promoted
         for number in sorted(self._receives, reverse=True):
-            if self._list_waiting(number) and matches(self._filters[number], promoted):
+            if self._find_waiting(number, message) is not None and _is_taken(self._filters[number], message):
                 return number
         return None
+
+    def describe_activation(self, message: Message) -> str | None:
+        """Return which of several activating receives takes the message that starts the instance."""
+        found = self.orchestration.find_activation(message)
+        return None if found is None else format_filter(found)
 
     def list_timers(self) -> list[tuple[datetime, int]]:
         """Return when each open timer is due, with its number, the next one first."""
@@ -232,10 +253,11 @@ class Execution:
 
     def list_waits(self) -> list[str]:
         """Return what the instance waits for, one text each."""
+        names = {n: Correlate(number=n, place="", filter=self._filters[n]).name for n in self._receives}
         receives = [
-            f"receive {Correlate(number=n, place='', filter=self._filters[n]).name}"
+            f"receive {names[n]}" if only is None else f"receive {names[n]} with {format_filter(only)}"
             for n in self._receives
-            if self._list_waiting(n)
+            for only in dict.fromkeys(receive.only for receive in self._list_waiting(n))
         ]
         steps = [f"step {step.name}" for step in self.steps.values()]
         return [*receives, *steps, *(f"timer at {due.isoformat()}" for due, _ in self.list_timers())]
@@ -326,18 +348,41 @@ class Execution:
             place = self.loop.find_place()
             self.issue(Forget(number=number, place=place, filter=filter, acknowledged_by=acknowledged_by))
 
-    async def receive(self, correlation: int) -> Message:
-        if returned := self._returned.get(correlation):
-            return returned.popleft()
+    async def receive(self, correlation: int, only: Filter | None = None) -> Message:
+        returned = self._returned.setdefault(correlation, [])
+        for number, message in enumerate(returned):
+            if _is_taken(only, message):
+                return returned.pop(number)
         future: asyncio.Future[Message] = self.loop.create_future()
-        self._receives.setdefault(correlation, deque()).append(future)
+        self._receives.setdefault(correlation, deque()).append(_Receive(future=future, only=only))
         try:
             return await future
         except asyncio.CancelledError:
             # Another task cancelled this one after the message came. The next receive gets it.
-            if future.done() and not future.cancelled():
-                self._returned.setdefault(correlation, deque()).append(future.result())
+            if future.done() and not future.cancelled() and future.exception() is None:
+                returned.append(future.result())
             raise
+
+    @property
+    def can_receive(self) -> bool:
+        """True if there can be a message for a receive of the convoy: also the one that has activated the instance."""
+        return bool(self.orchestration.convoy or self._returned.get(CONVOY))
+
+    def _refuse_endless_receives(self, loop: InstanceLoop) -> None:
+        """Raise in receives of an instance without a convoy. It has only the message that has activated it, and they do
+        not take that one."""
+        while waiting := self._list_waiting(CONVOY):
+            for receive in waiting:
+                receive.future.set_exception(
+                    StateError(
+                        f"The orchestration {self.orchestration.name!r} would wait for ever in receive().",
+                        why="It is no convoy, so it receives only the message that has activated it, and this receive "
+                        "does not take that message.",
+                        hint="Declare it with convoy=[...], so that other messages join the instance. To wait for the "
+                        "message that comes, use: await listen(receive(...), receive(...)).",
+                    )
+                )
+            loop.run_until_waiting()
 
     async def run_step(
         self,
@@ -386,6 +431,11 @@ class Execution:
         await self._drop()
 
     async def continue_with(self, state: object) -> NoReturn:
+        if any(self._returned.values()):
+            raise StateError(
+                "The instance has a message that no receive has taken, and continue_with() would lose it.",
+                hint="Receive it first. The message that activates an instance is received with receive(), too.",
+            )
         self.continuation = Continuation(journal=self.carried.journal + 1, state=state)
         await self._drop()
 
@@ -408,15 +458,23 @@ class Execution:
         self._last_number += 1
         return self._last_number
 
-    def _list_waiting(self, correlation: int) -> deque[asyncio.Future[Message]]:
+    def _list_waiting(self, correlation: int) -> deque[_Receive]:
         """Return the receives that wait, in order. Remove those that were cancelled or have their message."""
         waiting = self._receives.get(correlation)
         if waiting is None:
             return deque()
-        while waiting and waiting[0].done():
+        while waiting and waiting[0].future.done():
             waiting.popleft()
-        self._receives[correlation] = waiting = deque(future for future in waiting if not future.done())
+        self._receives[correlation] = waiting = deque(receive for receive in waiting if not receive.future.done())
         return waiting
+
+    def _find_waiting(self, correlation: int, message: Message) -> _Receive | None:
+        """Return the first receive that waits and takes the message."""
+        return next((receive for receive in self._list_waiting(correlation) if receive.takes(message)), None)
+
+
+def _is_taken(only: Filter | None, message: Message) -> bool:
+    return only is None or matches(only, message.context.promoted)
 
 
 def _has_raised(task: asyncio.Task[None]) -> bool:

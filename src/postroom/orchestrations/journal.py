@@ -42,6 +42,8 @@ class Started(Event):
     message: Message
     seed: uuid.UUID = field(default_factory=uuid.uuid4)
     seq: int = 0
+    activation: str | None = None
+    """The filter of the activating receive that takes the message, if there are several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,8 +295,9 @@ class Turn:
 
 def _event_to_json(event: Event) -> dict[str, Any]:
     match event:
-        case Started(message=message, seed=seed):
-            return {"kind": "started", "message": str(message.message_id), "seed": str(seed)}
+        case Started(message=message, seed=seed, activation=activation):
+            started = {"kind": "started", "message": str(message.message_id), "seed": str(seed)}
+            return started if activation is None else {**started, "activation": activation}
         case MessageReceived(correlation=correlation, message=message):
             return {"kind": "message", "correlation": correlation, "message": str(message.message_id)}
         case TimerFired(number=number):
@@ -312,7 +315,8 @@ def _event_to_json(event: Event) -> dict[str, Any]:
 def _event_from_json(time: datetime, stored: Mapping[str, Any], messages: Mapping[uuid.UUID, Message]) -> Event:
     match stored:
         case {"kind": "started", "message": str(id), "seed": str(seed)}:
-            return Started(time=time, message=messages[uuid.UUID(id)], seed=uuid.UUID(seed))
+            message, activation = messages[uuid.UUID(id)], stored.get("activation")
+            return Started(time=time, message=message, seed=uuid.UUID(seed), activation=activation)
         case {"kind": "message", "correlation": int(correlation), "message": str(id)}:
             return MessageReceived(time=time, correlation=correlation, message=messages[uuid.UUID(id)])
         case {"kind": "timer", "number": int(number)}:

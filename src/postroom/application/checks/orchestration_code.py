@@ -26,7 +26,7 @@ from typing import Any
 
 from postroom.application.checks.iterated_sets import find_iterated_sets
 from postroom.application.declarations import Declared
-from postroom.orchestrations.actions import deliver, request, send
+from postroom.orchestrations.actions import deliver, receive, request, send
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.documents import (
     build_message,
@@ -135,6 +135,14 @@ def find_logical_ports(function: Callable[..., Any]) -> Iterator[tuple[str, str]
                 name = port.name if isinstance(port, Declared) else port
                 if isinstance(name, str):
                     yield name, kind
+
+
+def find_receives(function: Callable[..., Any]) -> Iterator[str]:
+    """Yield where a function calls ``orchestrations.receive``."""
+    for code in _list_code(function):
+        for node in code.nodes:
+            if isinstance(node, ast.Call) and _resolve(node.func, code.names) is receive:
+                yield code.describe_line(node)
 
 
 def find_undeclared_components(

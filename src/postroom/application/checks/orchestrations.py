@@ -8,17 +8,19 @@ from collections.abc import Collection, Iterator, Mapping
 from postroom.application.checks.fields import host_problems, name_problems, state_problems
 from postroom.application.checks.orchestration_code import (
     find_logical_ports,
+    find_receives,
     find_undeclared_components,
     find_unreplayable_code,
 )
 from postroom.application.declarations import Declarations, Declared
-from postroom.errors import Problem, suggest_names
+from postroom.errors import BadValue, Problem, suggest_names
 from postroom.filters.evaluate import predicate_holds
 from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.text import format_filter
 from postroom.maps.port_maps import map_problems
 from postroom.orchestrations.correlation import Correlation
 from postroom.orchestrations.definition import JournalLimits, Orchestration
+from postroom.orchestrations.receives import to_filter
 from postroom.pipelines import Receive, ReceivePipeline, Rows, Send
 from postroom.properties import MAX_CONVOY_PROPERTIES, Property
 
@@ -45,10 +47,8 @@ def _problems(declared: Declared, hosts: Collection[str]) -> Iterator[str]:
     one = declared.orchestration
     if not inspect.iscoroutinefunction(one.function):
         yield "it is not a coroutine function; write async def."
-    elif len(inspect.signature(one.function).parameters) != 1:
-        yield "it must have one parameter, the message that activates it."
     else:
-        yield from find_unreplayable_code(one.function)
+        yield from _function_problems(declared)
     if type(one.version) is not int or one.version < 1:
         yield f"version is {one.version!r}, but must be 1 or more."
     if type(declared.priority) is not int or not 1 <= declared.priority <= 10:
@@ -61,11 +61,7 @@ def _problems(declared: Declared, hosts: Collection[str]) -> Iterator[str]:
     yield from host_problems(declared.host, hosts)
     yield from state_problems(declared.state)
     yield from _component_problems(declared)
-    if isinstance(one.activate, Filter):
-        if any(predicate.operator is Operator.BITAND for group in one.activate.groups for predicate in group):
-            yield "the filter of an activating receive cannot use bitand; promote a property of its own for it."
-    elif one.activate is not None:
-        yield f"activate is {one.activate!r}, but must be a filter, such as Kind == 'order'."
+    yield from _activation_problems(declared)
     if type(declared.ordered) is not bool:
         yield f"ordered is {declared.ordered!r}, but must be True or False."
     elif declared.ordered and not one.convoy and not declared.correlations:
@@ -73,6 +69,49 @@ def _problems(declared: Declared, hosts: Collection[str]) -> Iterator[str]:
     yield from _convoy_problems(declared)
     yield from _correlation_problems(declared)
     yield from _binding_problems(one)
+
+
+def _function_problems(declared: Declared) -> Iterator[str]:
+    one, has_list = declared.orchestration, isinstance(declared.activate, list | tuple)
+    parameters = len(inspect.signature(one.function).parameters)
+    if has_list and parameters:
+        yield (
+            "activate is a list, so it must have no parameter. It receives each message, also the first one, with "
+            "orchestrations.receive(...)."
+        )
+    elif not has_list and parameters != 1:
+        yield "it must have one parameter, the message that activates it."
+    else:
+        yield from find_unreplayable_code(one.function)
+        if declared.activate is not None and not has_list and not one.convoy:
+            for where in find_receives(one.function):
+                yield (
+                    f"it calls orchestrations.receive() {where}, but is no convoy, so there is nothing to receive. "
+                    "Declare convoy=[...], or receive from a correlation set."
+                )
+
+
+def _activation_problems(declared: Declared) -> Iterator[str]:
+    activate, filters = declared.activate, declared.orchestration.activations
+    if isinstance(activate, Filter):
+        filters = (activate,)
+    elif isinstance(activate, list | tuple):
+        if not activate:
+            yield "activate is an empty list; name what activates it, or leave it out if other orchestrations start it."
+        for number, only in enumerate(activate, 1):
+            try:
+                to_filter(only)
+            except BadValue:
+                yield (
+                    f"activate has {only!r} as number {number}, but must have filters, such as Kind == 'order', "
+                    "schemas or message types, such as 'http://example.org#Order'."
+                )
+        for filter in sorted({format_filter(one) for one in filters if filters.count(one) > 1}):
+            yield f"activate has {filter} twice."
+    elif activate is not None:
+        yield f"activate is {activate!r}, but must be a filter, such as Kind == 'order', or a list of filters."
+    if any(one.operator is Operator.BITAND for filter in filters for group in filter.groups for one in group):
+        yield "the filter of an activating receive cannot use bitand; promote a property of its own for it."
 
 
 def _binding_problems(one: Orchestration) -> Iterator[str]:
@@ -165,5 +204,5 @@ def _convoy_problems(declared: Declared) -> Iterator[str]:
     keys = {prop.key for prop in convoy}
     if len(convoy) > MAX_CONVOY_PROPERTIES or len(keys) < len(convoy):
         yield f"a convoy has one to {MAX_CONVOY_PROPERTIES} properties, and each one once."
-    if declared.orchestration.activate is None:
+    if declared.activate is None:
         yield "a convoy needs activate, because its messages match the same filter."

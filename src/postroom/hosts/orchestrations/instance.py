@@ -209,7 +209,8 @@ class ActiveInstance:
                 if seq in taken:
                     continue
                 if not execution.has_started:
-                    return Started(time=self.get_time(), message=message, seq=seq)
+                    activation = execution.describe_activation(message)
+                    return Started(time=self.get_time(), message=message, seq=seq, activation=activation)
                 if (number := execution.find_receive(message)) is not None:
                     return MessageReceived(time=self.get_time(), correlation=number, message=message, seq=seq)
             if not self._has_more:

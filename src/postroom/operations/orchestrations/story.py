@@ -104,7 +104,8 @@ def _build_lines(turns: Sequence[Mapping[str, Any]]) -> Iterator[StoryLine]:
 def _build_event_line(time: datetime, event: Mapping[str, Any], issued: Mapping[int, Mapping[str, Any]]) -> StoryLine:
     match event:
         case {"kind": "started", "message": str(message_id)}:
-            what = "activated by a message"
+            activation = event.get("activation")
+            what = "activated by a message" + (f" that matches {activation}" if activation else "")
             return StoryLine(time=time, kind="received", what=what, message_id=uuid.UUID(message_id))
         case {"kind": "message", "correlation": int(number), "message": str(message_id)}:
             by = f"by {issued[number]['name']}" if number in issued else "of its convoy"

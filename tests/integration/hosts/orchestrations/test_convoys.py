@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from postroom.errors import DefinitionRefused, StateError
 from postroom.message import Message
+from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances.changes import change_all
 from postroom.operations.instances.queries import InstanceQuery
 from postroom.operations.orchestrations import states as orchestration_states
+from postroom.operations.orchestrations.story import read_story
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.changes import reroute, resume
 from tests.support.orchestrations import COLLECT, Key, Kind, apply_orchestrations, is_empty, publish, sent
 from tests.support.recording_adapter import RecordingAdapter
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 THREE = """
 @app.orchestration(activate=Kind == "order", convoy=[Key], host="Default")
@@ -201,6 +205,69 @@ def test_messages_of_several_kinds_join_one_instance_whichever_comes_first(
     publish(box, "order", "7", key="b")
     publish(box, "payment", "8", key="a")
     wait_until(lambda: sent(recorder) == [b"1348", b"2567"], what="both instances")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+SHIP = """
+IsOrder, IsPayment = Kind == "order", Kind == "payment"
+
+@app.orchestration(activate=[IsOrder, IsPayment], convoy=[Key], host="Default")
+async def ship() -> None:
+    order, payment = await asyncio.gather(orchestrations.receive(IsOrder), orchestrations.receive(IsPayment))
+    await orchestrations.send(Message.of(order.data + payment.data), to="Out")
+"""
+
+
+def test_messages_of_a_parallel_convoy_that_arrive_at_the_same_time_are_one_instance(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORC-23: two programs publish the messages of each key, and two host instances run."""
+    apply_orchestrations(box, tmp_path, SHIP)
+    start_host(recorder)
+    start_host(recorder)
+    keys = [f"{number:02}" for number in range(20)]
+    together = Barrier(2, timeout=PATIENCE)
+
+    def publish_all(kind: str) -> None:
+        with connect(box.url) as connection:
+            agent = box.agent(connection=connection)
+            for key in keys:
+                together.wait()
+                text = f"{kind} {key} "
+                agent.publish([Message.of(text.encode(), promoted={Kind: kind, Key: key})])
+
+    with ThreadPoolExecutor() as pool:
+        for publishing in [pool.submit(publish_all, kind) for kind in ("order", "payment")]:
+            publishing.result()
+    expected = [f"order {key} payment {key} ".encode() for key in keys]
+    wait_until(lambda: sent(recorder) == expected, what="one instance for each key")
+    wait_until(lambda: is_empty(box), what="the end of the instances")
+    assert check(box.connection) == []
+
+
+@pytest.mark.parametrize("kind", ["order", "payment"])
+def test_the_story_says_which_receive_has_activated_an_instance(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter, kind: str
+) -> None:
+    """ORC-50."""
+    apply_orchestrations(box, tmp_path, SHIP)
+    first = start_host(recorder)
+    publish(box, kind, "1")
+    publish(box, kind, "2")
+    wait_until(lambda: box.count("waiting orchestrations") == 1, what="the instance waits")
+    story = read_story(box.connection, box.orchestration_instances()[0].instance_id)
+    assert story is not None
+    assert story.story is not None
+    assert story.story[0].what == f"activated by a message that matches Tests.Kind == '{kind}'"
+    first.stop()
+    start_host(recorder)  # repeats the journal
+    other = {"order": "payment", "payment": "order"}[kind]
+    publish(box, other, "3")
+    wait_until(lambda: sent(recorder) == [b"13" if kind == "order" else b"31"], what="both messages")
+    wait_until(lambda: box.count("waiting orchestrations") == 1, what="the next instance waits")
+    publish(box, other, "4")
+    wait_until(lambda: len(sent(recorder)) == 2, what="both messages of the next instance")
     wait_until(lambda: is_empty(box), what="the end of the instances")
     assert check(box.connection) == []
 

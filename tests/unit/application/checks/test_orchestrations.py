@@ -16,7 +16,7 @@ import pytest
 from postroom import Application, Message, Property, maps, orchestrations, pipelines
 from postroom.errors import DefinitionRefused
 from postroom.orchestrations import Correlation, JournalLimits
-from postroom.schemas import Schemas
+from postroom.schemas import Schema, Schemas
 
 Kind = Property("Tests.Kind", str)
 Key = Property("Tests.Key", str)
@@ -39,6 +39,14 @@ async def process(order: Message) -> None:
     """Do nothing."""
 
 
+async def wait() -> None:
+    await orchestrations.receive()
+
+
+async def receive_more(order: Message) -> None:
+    await wait()
+
+
 def find_problems(function: Any = process, **options: Any) -> list[str]:
     app = Application("tests")
     app.property(Kind, Key, Number)
@@ -58,6 +66,14 @@ def find_problems(function: Any = process, **options: Any) -> list[str]:
         ({"priority": 11}, "priority is 11"),
         ({"activate": "Kind"}, "activate is 'Kind', but must be a filter"),
         ({"activate": Number.bitand(4)}, "the filter of an activating receive cannot use bitand"),
+        ({"activate": [Number.bitand(4)]}, "the filter of an activating receive cannot use bitand"),
+        ({"activate": [Kind == "order"]}, "activate is a list, so it must have no parameter"),
+        ({"activate": [], "function": wait}, "activate is an empty list"),
+        ({"activate": ["Kind == 'x'", Kind == "y"], "function": wait}, "activate has \"Kind == 'x'\" as number 1"),
+        ({"activate": [Key == "x", Key == "x"], "function": wait}, "activate has Tests.Key == 'x' twice"),
+        ({"activate": [Key.exists()], "convoy": [Key], "correlations": [Orders], "function": wait}, "arrive twice"),
+        ({"function": wait}, "it must have one parameter"),
+        ({"function": receive_more}, "it calls orchestrations.receive() in line"),
         ({"convoy": [Kind, Key, Number, Property("Tests.Other", str)]}, "a convoy has one to 3 properties"),
         ({"convoy": [Key, Key]}, "a convoy has one to 3 properties, and each one once"),
         ({"convoy": ["Key"]}, "convoy is ('Key',), but must be a list of properties"),
@@ -97,6 +113,8 @@ def test_a_wrong_orchestration_is_refused(options: dict[str, Any], why: str) -> 
         {"correlations": [Orders], "activate": (Kind == "order") & (Number == 1)},
         {"activate": (Kind == "order") | (Kind == "payment"), "convoy": [Key], "correlations": [Replies]},
         {"convoy": [Key], "ordered": True},
+        {"activate": [Kind == "order", "memo", Schema(message_type="invoice")], "function": wait},
+        {"function": receive_more, "convoy": [Key]},
         {"correlations": [Replies], "ordered": True},
         {"maps": [to_order, also_to_order], "pipelines": [lines, gzip]},
     ],
