@@ -10,6 +10,7 @@ from pathlib import Path
 from postroom.application import load
 from postroom.message import Message
 from postroom.operations.deployment.apply import apply
+from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.plan import Plan
 from postroom.properties import Property
 from tests.support.box import Box
@@ -61,11 +62,11 @@ class Clock:
         return self.time
 
 
-def apply_orchestrations(box: Box, folder: Path, code: str) -> Plan:
+def apply_orchestrations(box: Box, folder: Path, code: str, *, backlog: Backlog | None = None) -> Plan:
     """Write an application, after imports, properties and a send port ``Out``, and apply it."""
     file = folder / "app.py"
     file.write_text(_HEAD + textwrap.dedent(code))
-    return apply(box.connection, load(file), home=folder)
+    return apply(box.connection, load(file), home=folder, backlog=backlog)
 
 
 def publish(box: Box, kind: str, *bodies: str, key: str = "k") -> None:

@@ -115,6 +115,7 @@ class Application(Declarations):
         two_way: bool = False,
         send_pipeline: Send | None = None,
         response_maps: Sequence[Map] = (),
+        renamed_from: str | None = None,
     ) -> ReceivePort:
         """Declare a receive port. Its locations follow: ``app.receive_port("OrdersIn").location(...).location(...)``.
 
@@ -123,7 +124,9 @@ class Application(Declarations):
         suspends them. ``maps`` run after the receive pipeline, each for one message type.
 
         A ``two_way`` port is a request-response port: each caller waits for the response to its request.
-        ``response_maps`` and then the ``send_pipeline`` run before the response is sent to the caller."""
+        ``response_maps`` and then the ``send_pipeline`` run before the response is sent to the caller.
+
+        ``renamed_from`` is the old name of the port, whose locations keep their files and messages."""
         port = declare(ReceivePort, locals())
         self.receive_ports.append(port)
         return port
@@ -245,6 +248,7 @@ class Application(Declarations):
         journal_limits: JournalLimits = JournalLimits(),  # noqa: B008 - it is frozen
         maps: Sequence[Map] = (),
         pipelines: Sequence[AnyPipeline] = (),
+        renamed_from: str | None = None,
     ) -> Callable[[OrchestrationFunction], Orchestration]:
         """Declare a coroutine function as an orchestration. Each message that matches ``activate`` starts an instance.
 
@@ -259,7 +263,8 @@ class Application(Declarations):
         applies with ``orchestrations.transform``, and ``pipelines`` those that it runs. ``bindings`` are the send
         ports and groups that its logical ports are bound to, by the names that its code sends to; None publishes for
         whoever subscribes. A logical port without a binding is bound to the port or group with the same name, until an
-        operator binds it to another one.
+        operator binds it to another one. ``renamed_from`` is the old name of the orchestration, which keeps its
+        instances.
 
         @app.orchestration(activate=Kind == "order", correlations=[Offers])
         async def procure(order: Message) -> None: ...
@@ -284,12 +289,14 @@ class Application(Declarations):
                 folder=position.folder,
                 send_ports=self.send_ports,
                 bindings={} if bindings is None else bindings,
+                renamed_from=renamed_from,
             )
             settings = {
                 "orchestration": orchestration,
                 "activate": activate,
                 "correlations": tuple(correlations),
                 "ordered": ordered,
+                "renamed_from": renamed_from,
             }
             self.orchestrations.append(
                 Declared(

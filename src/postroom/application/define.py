@@ -171,6 +171,7 @@ def _orchestration_definition(declared: Declared, spelling: dict[str, str]) -> O
         host=spelling[declared.host.lower()],
         priority=declared.priority,
         state=declared.state,
+        renamed_from=declared.renamed_from,
         maps=components.maps,
         pipelines=components.pipelines,
         position=declared.position,

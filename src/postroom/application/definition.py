@@ -175,6 +175,7 @@ class ReceivePortDefinition(ArtifactDefinition):
     send_pipeline: Send = PASS_THRU_TRANSMIT
     response_maps: PortMaps = NO_MAPS
     locations: tuple[ReceiveLocationDefinition, ...] = ()
+    renamed_from: str | None = None
 
     def to_stored(self) -> dict[str, Any]:
         """Return the definition as JSON values, without the locations: each of them is stored, too."""
@@ -272,6 +273,7 @@ class OrchestrationDefinition(ArtifactDefinition):
     host: str
     priority: int = 7
     state: OrchestrationState = "started"
+    renamed_from: str | None = None
     maps: PortMaps = NO_MAPS
     """The maps that its code applies."""
     pipelines: tuple[StoredAnyPipeline, ...] = ()

@@ -131,12 +131,12 @@ class _IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in lat
 
 ID = _IdType()
 
-#: What a deployment does with the instances of removed ports and locations.
+#: What a deployment does with the instances of removed ports, locations and orchestrations.
 backlog_option = click.option(
     "--backlog",
     type=click.Choice(["keep", "reroute", "terminate"]),
-    help="What becomes of the instances of removed ports and locations: they stay, are published again by the current "
-    "subscriptions, or are deleted. Required if there are any.",
+    help="What becomes of the instances of removed ports, locations and orchestrations: they stay, are published again "
+    "by the current subscriptions, or are deleted. Required if there are any.",
 )
 
 _PROPERTY_OPTIONS = (

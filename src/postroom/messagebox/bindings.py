@@ -59,6 +59,16 @@ def unbind_logical_port(connection: Connection, orchestration: str, port: str) -
     connection.execute("SELECT bind_logical_port(%s, %s, false, NULL, NULL)", (orchestration, port))
 
 
+def rename_bindings(connection: Connection, new_names: Mapping[str, str]) -> None:
+    """Move bindings to the new names of orchestrations, by old name. They get a temporary name first, because two of
+    them may swap their names."""
+    rename = "UPDATE bindings SET orchestration = %s WHERE orchestration = %s"
+    for old in new_names:
+        connection.execute(rename, (f"renamed from {old}", old))
+    for old, new in new_names.items():
+        connection.execute(rename, (new, f"renamed from {old}"))
+
+
 def delete_bindings(connection: Connection, orchestration: str, *, besides: Collection[str]) -> None:
     """Delete the bindings of an orchestration, except those of some logical ports, as a part of a deployment."""
     connection.execute(statement("queries/delete_bindings"), (orchestration, sorted(besides)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -17,9 +17,11 @@ from postroom.messagebox.configuration.services import (
     Service,
     ServiceState,
     StoredState,
-    delete_service,
     read_states,
     store_service,
+)
+from postroom.messagebox.configuration.services import (
+    format_name as format_name,
 )
 from postroom.messagebox.connection import Connection, read_blocking, read_records, read_value
 from postroom.messagebox.queues import ClaimedMessage, QueueTask, format_array, to_storable_text
@@ -95,11 +97,6 @@ class DeployedOrchestration:
         return [[prop["key"] for prop in properties] for properties in self.definition["correlations"]]
 
 
-def format_name(name: str, version: int) -> str:
-    """Return the name of a version: ``procure``, ``procure version 2``."""
-    return name if version == 1 else f"{name} version {version}"
-
-
 class ClaimedInstance(NamedTuple):
     """An instance that a host instance works on. A tuple, as a claimed message is.
 
@@ -149,6 +146,11 @@ def count_orchestration_instances(connection: Connection, application: str) -> d
     """Return the number of instances of each orchestration of an application, by its id. Messages that would activate
     an instance count too."""
     return dict(connection.execute(statement("queries/count_orchestration_instances"), (application,)).fetchall())
+
+
+def read_instance_hosts(connection: Connection, services: Collection[uuid.UUID]) -> dict[uuid.UUID, int]:
+    """Return the host of the instances of each orchestration that has some."""
+    return dict(connection.execute(statement("queries/read_instance_hosts"), (list(services),)).fetchall())
 
 
 class HostOrchestrations:
@@ -417,17 +419,21 @@ def store_orchestration(
 
 
 def delete_orchestration(connection: Connection, service_id: uuid.UUID) -> None:
+    """Delete an orchestration without an activation subscription. Its instances stay."""
     connection.execute("DELETE FROM orchestrations WHERE id = %s", (service_id,))
-    delete_service(connection, service_id)
 
 
 def find_convoy_set(connection: Connection, one: DeployedOrchestration) -> int | None:
-    """Return the convoy set that an orchestration had before, or that another version has."""
+    """Return the convoy set that an orchestration had before, or that another version has, or that its instances have
+    that were kept when it was removed."""
     row = connection.execute(
         "SELECT convoy_set_id FROM orchestrations"
         " WHERE name = %s AND host_id = %s AND convoy = %s AND convoy_set_id IS NOT NULL ORDER BY version DESC LIMIT 1",
         (one.name, one.host_id, Jsonb(one.convoy)),
     ).fetchone()
+    if row is None:
+        arguments = (one.service_id, one.host_id, one.convoy)
+        row = connection.execute(statement("queries/find_convoy_set"), arguments).fetchone()
     return None if row is None else row[0]
 
 

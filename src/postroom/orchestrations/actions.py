@@ -107,7 +107,7 @@ async def start(orchestration: Orchestration, message: Message, *, reply_to: Sel
         )
     context = remove_address(_add_reply_port(message, reply_to).context)
     context = context.demote_all().promote(BTS.ActivationServiceID, orchestration.name)
-    _issue(execution, execution.make_start(replace(message, context=context), orchestration.name))
+    _issue(execution, execution.make_start(replace(message, context=context), orchestration))
 
 
 @operation

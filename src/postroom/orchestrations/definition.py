@@ -66,6 +66,8 @@ class Orchestration:
     """The send ports that its application declares, for tests. More can be declared after it."""
     bindings: Mapping[str, SendPort | str | None] = field(default_factory=dict)
     """What its application binds logical ports to, by their names. None: direct."""
+    renamed_from: str | None = None
+    """Its old name. The journals of its callers may have it."""
 
     def has_code_of(self, other: Orchestration) -> bool:
         """Return True if both run the same function with the same maps and pipelines."""

@@ -378,8 +378,9 @@ def _repeat(execution: Execution, turn: Turn) -> str | None:
 
 
 def _find_difference(recorded: Sequence[RecordedCommand], issued: Sequence[Command]) -> str | None:
-    for before, after in zip(recorded, map(RecordedCommand.of, issued), strict=False):
-        if (before.number, before.kind, before.name) != (after.number, after.kind, after.name):
+    for before, command in zip(recorded, issued, strict=False):
+        after = RecordedCommand.of(command)
+        if not command.repeats(before):
             return f"{_describe_recorded(before)}, but the code does '{after}' ({after.place})."
         if before.digest != after.digest:
             return f"{_describe_recorded(before)}, but the code calls it with other arguments ({after.place})."

@@ -309,9 +309,16 @@ class Execution:
         place = self.loop.find_place()
         return Send(number=number, place=place, message=message, port=port, direct_port=direct_port, call=call)
 
-    def make_start(self, message: Message, orchestration: str) -> Start:
+    def make_start(self, message: Message, orchestration: Orchestration) -> Start:
         send = self.make_send(message, None)
-        return Start(number=send.number, place=send.place, message=send.message, port=None, orchestration=orchestration)
+        return Start(
+            number=send.number,
+            place=send.place,
+            message=send.message,
+            port=None,
+            orchestration=orchestration.name,
+            old_name=orchestration.renamed_from,
+        )
 
     def issue_sends(self, sends: Sequence[Send]) -> None:
         """Issue sends, all or none.

@@ -95,6 +95,11 @@ class Command:
         """The name of what the command is about, such as a port. A replay has to issue a command with the same name."""
         return ""
 
+    def repeats(self, recorded: RecordedCommand) -> bool:
+        """Return True if this is the command that the journal has. What was renamed has its old name there."""
+        names = (self.name, self.old_name) if isinstance(self, Start) else (self.name,)
+        return (self.number, self.kind) == (recorded.number, recorded.kind) and recorded.name in names
+
 
 @dataclass(frozen=True, kw_only=True)
 class Send(Command):
@@ -121,6 +126,8 @@ class Start(Send):
 
     kind = "start"
     orchestration: str
+    old_name: str | None = None
+    """The name of the orchestration before it was renamed."""
 
     @property
     def name(self) -> str:

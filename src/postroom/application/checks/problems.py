@@ -85,6 +85,11 @@ def find_declaration_problems(application: Declarations) -> list[Problem]:
     found += _duplicate_names("send port groups", application.send_port_groups, "Give one of them another name.")
     found += _renaming_problems("location", locations)
     found += _renaming_problems("send port", application.send_ports)
+    found += _renaming_problems("receive port", application.receive_ports)
+    for version in {one.orchestration.version for one in application.orchestrations}:
+        found += _renaming_problems(
+            "orchestration", [one for one in application.orchestrations if one.orchestration.version == version]
+        )
     found += property_problems(application)
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line))
 

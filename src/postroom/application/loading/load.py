@@ -86,11 +86,17 @@ def read(path: Path) -> Loaded:
 
 
 def _list_other_names(application: Declarations, subset: ApplicationDefinition) -> frozenset[str]:
-    valid_names = {port.name for port in subset.send_ports} | {
-        location.name for port in subset.receive_ports for location in port.locations
+    locations = [location for port in subset.receive_ports for location in port.locations]
+    valid_names = {
+        *(port.name for port in subset.send_ports),
+        *(port.name for port in subset.receive_ports),
+        *(location.name for location in locations),
+        *(one.name for one in subset.orchestrations),
     }
     declared: list[Declared] = [
         *application.send_ports,
+        *application.receive_ports,
+        *application.orchestrations,
         *(location for port in application.receive_ports for location in port.locations),
     ]
     others = [each for each in declared if each.name not in valid_names]

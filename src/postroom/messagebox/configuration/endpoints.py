@@ -125,13 +125,13 @@ def delete_receive_location(connection: Connection, location_id: uuid.UUID) -> N
     connection.execute("DELETE FROM receive_locations WHERE id = %s", (location_id,))
 
 
-def rename_services(connection: Connection, table: str, names: Mapping[str, uuid.UUID]) -> None:
-    """Give send ports or receive locations new names. They get a temporary name first, because two of them may swap
-    their names."""
+def rename_services(connection: Connection, table: str, names: Mapping[uuid.UUID, str]) -> None:
+    """Give ports, locations or orchestrations new names, by id. They get a temporary name first, because two of them
+    may swap their names."""
     rename = f"UPDATE {table} SET definition = jsonb_set(definition, '{{name}}', to_jsonb(%s::text)) WHERE id = %s"
-    for id in names.values():
+    for id in names:
         connection.execute(rename, (str(id), id))
-    for name, id in names.items():
+    for id, name in names.items():
         connection.execute(rename, (name, id))
         connection.execute("SELECT rename_service(%s, %s)", (id, name))
 

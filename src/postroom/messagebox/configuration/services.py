@@ -2,8 +2,8 @@
 
 It refers to no table of the schema management. So what stores, renames or removes an artifact does the same here, in
 the same transaction, and ``postroom check`` compares both. The state of a service is only here. Instances refer to the
-id of their service. A removed send port or receive location keeps its row, and an application that declares it again
-gets the id back, so that its instances can be resumed.
+id of their service. A removed send port, receive location or orchestration keeps its row, and an application that
+declares it again gets the id back, so that its instances continue.
 """
 
 from __future__ import annotations
@@ -52,6 +52,16 @@ class Service:
     transport_id: uuid.UUID | None = None
     backlog: str = "keep"
 
+    @property
+    def display_name(self) -> str:
+        """The name, of an orchestration with its version."""
+        return self.name if self.version is None else format_name(self.name, self.version)
+
+
+def format_name(name: str, version: int) -> str:
+    """Return the name of a version of an orchestration: ``procure``, ``procure version 2``."""
+    return name if version == 1 else f"{name} version {version}"
+
 
 def store_service(connection: Connection, service: Service) -> None:
     """Store a service. It keeps its state."""
@@ -70,12 +80,12 @@ def read_states(connection: Connection, service_ids: Iterable[uuid.UUID]) -> dic
 
 
 def remove_service(connection: Connection, service_id: uuid.UUID, *, backlog: str = "keep") -> None:
-    """Remove a send port or receive location. Its name and its id are kept."""
+    """Remove a send port, receive location or orchestration. Its name and its id are kept."""
     connection.execute(statement("queries/remove_service"), {"id": service_id, "backlog": backlog})
 
 
 def delete_service(connection: Connection, service_id: uuid.UUID) -> None:
-    """Remove a send port group or an orchestration, which has no instances any more."""
+    """Remove a send port group, which has no instances."""
     connection.execute("DELETE FROM services WHERE id = %s", (service_id,))
 
 
@@ -86,7 +96,7 @@ def is_service_id(connection: Connection, service_id: uuid.UUID) -> bool:
 
 def read_removed_services(connection: Connection) -> list[Service]:
     """Return all removed services, the latest last."""
-    columns = "id, kind, application, name, port_name, two_way, backlog"
+    columns = "id, kind, application, name, port_name, version, two_way, backlog"
     query = f"SELECT {columns} FROM services WHERE removed_at IS NOT NULL ORDER BY removed_at, name"
     return read_records(connection, Service, query)
 

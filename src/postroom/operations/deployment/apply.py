@@ -19,6 +19,7 @@ from psycopg.pq import TransactionStatus
 from postroom.application import ApplicationDefinition
 from postroom.errors import Problem
 from postroom.messagebox.audit import record_action
+from postroom.messagebox.bindings import rename_bindings
 from postroom.messagebox.configuration.applications import delete_application, store_application, store_definition
 from postroom.messagebox.configuration.endpoints import rename_services
 from postroom.messagebox.configuration.hosts import read_hosts
@@ -31,9 +32,10 @@ from postroom.operations.deployment.applications import check_application
 from postroom.operations.deployment.artifacts import Comparison, Deployed, Deployment
 from postroom.operations.deployment.backlog import Backlog
 from postroom.operations.deployment.compare import compare, find_backlog_problems, find_problems
-from postroom.operations.deployment.deployed import KINDS, KINDS_WITH_INSTANCES, count_orphans, read_deployed_for
+from postroom.operations.deployment.deployed import KINDS, KINDS_WITH_NAMES, count_orphans, read_deployed_for
 from postroom.operations.deployment.endpoints import LOCATIONS, find_removed_locations, find_unfinished_locations
 from postroom.operations.deployment.hosts import store_hosts
+from postroom.operations.deployment.orchestrations import ORCHESTRATIONS, find_new_orchestration_names
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan
 from postroom.system_properties import SYSTEM_PROPERTIES
 
@@ -53,10 +55,11 @@ def find_deployment_problems(
 ) -> tuple[Problem, ...]:
     """Return the conflicts of the valid ``part`` of an invalid application with the MessageBox.
 
-    ``other_names`` are the ports and locations of the rest, with their old names. They are not removed."""
+    ``other_names`` are the ports, locations and orchestrations of the rest, with their old names. They are not
+    removed."""
     deployed = _read_snapshot(connection, part)
     removable = {
-        kind: {name: known for name, known in artifacts.items() if name not in other_names}
+        kind: {name: known for name, known in artifacts.items() if known.name not in other_names}
         for kind, artifacts in deployed.artifacts.items()
     }
     compared = Comparison(definition=part, deployed=replace(deployed, artifacts=removable), home=home, backlog=backlog)
@@ -99,7 +102,7 @@ def apply(
     """Deploy the application in one transaction and return the executed plan.
 
     Raise DefinitionRefused with all problems if there are any. An unchanged application changes nothing. ``backlog`` is
-    what becomes of the instances of removed ports and locations. Call ``apply_backlog_decisions`` afterwards: it
+    what becomes of the instances of what is removed. Call ``apply_backlog_decisions`` afterwards: it
     reroutes or terminates them."""
     return _deploy(connection, definition, home, backlog, lambda planned: planned)
 
@@ -158,10 +161,11 @@ def _execute(connection: Connection, compared: Comparison, planned: Plan) -> Non
         ),
         host_ids={host.name.lower(): host.host_id for host in read_hosts(connection)},
     )
-    for kind in KINDS_WITH_INSTANCES:
-        old_names = deployed.get_renames(kind.kind).old_names
-        names = {name: kind.get_id(deployed.get(kind)[name]) for name in old_names}
+    for kind in KINDS_WITH_NAMES:
+        declared, old_names = kind.get_declared(definition), deployed.get_renames(kind.kind).old_names
+        names = {kind.get_id(deployed.get(kind)[name]): declared[name].name for name in old_names}
         rename_services(connection, kind.table, names)
+    rename_bindings(connection, find_new_orchestration_names(definition, deployed.get_renames(ORCHESTRATIONS.kind)))
     _remove(deployment, last=False)
     _store(deployment)
     _remove(deployment, last=True)

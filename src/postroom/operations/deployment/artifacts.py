@@ -65,6 +65,8 @@ class Deployed:
     """Renames that are still to be done. Artifacts have their new names here."""
     backlog: Mapping[uuid.UUID, Mapping[InstanceState, int]] = field(default_factory=dict)
     """The instances of ports and locations that are no longer declared, or that are declared again, by id."""
+    kept_on: Mapping[uuid.UUID, int] = field(default_factory=dict)
+    """The hosts of the instances that orchestrations get back that are declared again, by the id of these."""
     removed: Mapping[tuple[str, str], uuid.UUID] = field(default_factory=dict)
     """The ids of removed ports and locations of the application, by kind and name."""
     bindings: BoundNames = field(default_factory=dict)
@@ -102,7 +104,7 @@ class Comparison:
     deployed: Deployed
     home: Path
     backlog: Backlog | None = None
-    """What becomes of the instances of removed ports and locations. Without it they may have none."""
+    """What becomes of the instances of what is removed. Without it this may have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +132,7 @@ class Deployment:
         application = self.compared.definition.name
         names = (kind, application, self.compared.deployed.get_removed_name(kind, name))
         for removed in reversed(read_removed_services(self.connection)):
-            if (removed.kind, removed.application, removed.name) == names:
+            if (removed.kind, removed.application, removed.display_name) == names:
                 return removed.id
         derived = uuid.uuid5(_ID_NAMESPACE, f"{kind}/{application}/{name}")
         # A renamed object keeps the id that was derived from its old name.
@@ -153,7 +155,9 @@ class ArtifactKind(ABC, Generic[_Declared, _Known]):
     id_field: ClassVar[str]
     """The field of a deployed artifact with its id."""
     keeps_instances: ClassVar[bool] = False
-    """True if its instances stay when it is removed, and move with it when it is renamed."""
+    """True if its instances stay when it is removed."""
+    moves_with_name: ClassVar[str] = ""
+    """What moves with it when it is renamed. Empty if it cannot be renamed."""
     is_removed_last: ClassVar[bool] = False
     """True if artifacts are stored before it is removed."""
 
@@ -186,6 +190,16 @@ class ArtifactKind(ABC, Generic[_Declared, _Known]):
     def get_name(self, artifact: Any) -> str:
         """Return the name of a declared or deployed artifact in a plan."""
         return str(artifact.name)
+
+    def get_old_name(self, declared: Any) -> str | None:
+        """Return the name in a plan that a declared artifact was renamed from."""
+        old_name: str | None = declared.renamed_from
+        return old_name
+
+    def rename(self, known: _Known, declared: _Declared) -> _Known:
+        """Return a deployed artifact with its new name."""
+        renamed: _Known = replace(known, name=self.get_name(declared))  # type: ignore[type-var]
+        return renamed
 
     def describe_new(self, compared: Comparison, declared: _Declared) -> Iterator[str]:
         """Yield the notes about a new artifact."""
@@ -229,7 +243,10 @@ class ArtifactKind(ABC, Generic[_Declared, _Known]):
         for name, removed in deployed.items():
             if name not in declared:
                 counts = compared.deployed.backlog.get(self.get_id(removed))
-                notes = [*self.describe_removal(compared, removed), describe_backlog(counts, compared.backlog)]
+                notes = [
+                    *self.describe_removal(compared, removed),
+                    describe_backlog(counts, compared.backlog, self.kind),
+                ]
                 yield self._plan_step(name, Action.REMOVE, notes)
         for name, one in declared.items():
             if name not in deployed:
@@ -241,7 +258,7 @@ class ArtifactKind(ABC, Generic[_Declared, _Known]):
             notes = [self.describe_state(one, known), *self.describe_change(compared, one, known, differences)]
             if name in old_names:
                 differences = (Difference(field="name", before=old_names[name], after=name), *differences)
-                notes = ["renamed: its instances move with it", *notes]
+                notes = [f"renamed: {self.moves_with_name} move with it", *notes]
             yield self._plan_step(name, Action.CHANGE if differences else Action.KEEP, notes, differences)
 
     def _plan_step(

@@ -1,4 +1,4 @@
-"""The backlog of removed send ports and receive locations: their instances, and what becomes of them.
+"""The backlog of removed send ports, receive locations and orchestrations: their instances, and what becomes of them.
 
 The decision is stored in the transaction that removes the port. It is carried out afterwards, in transactions of a
 thousand instances, because the removal blocks every publish. A command that is interrupted leaves the decision, and the
@@ -29,7 +29,7 @@ from postroom.operations.instances.preview import format_counts
 
 
 class Backlog(StrEnum):
-    """What becomes of the instances of a removed port or location."""
+    """What becomes of the instances of a removed port, location or orchestration."""
 
     KEEP = "keep"
     REROUTE = "reroute"
@@ -65,13 +65,15 @@ class BacklogResult:
         return f"{instances} {self.active:,} could not be {done} because a host is sending them: apply again."
 
 
-def describe_backlog(counts: Mapping[InstanceState, int] | None, decision: Backlog | None) -> str:
+def describe_backlog(counts: Mapping[InstanceState, int] | None, decision: Backlog | None, kind: ChangeKind) -> str:
     """Return the note of a plan about the backlog of a removed port or location."""
     if not counts:
         return ""
     if decision is None:
         return format_counts(counts)
     stays = "stays" if sum(counts.values()) == 1 else "stay"
+    if kind is ChangeKind.ORCHESTRATION and decision is Backlog.REROUTE:
+        return f"{format_counts(counts)}: what has started stays, the messages of the others will be rerouted"
     return f"{format_counts(counts)} {_FUTURE.get(decision, stays)}"
 
 
@@ -111,7 +113,8 @@ def _apply_decision(connection: Connection, service: Service, decision: Backlog)
     if decision is Backlog.TERMINATE:
         terminated = change_all(connection, "terminate", query, all_messages=True).changed
         active = sum(count_states(connection, query).values())
-    elif service.kind == ChangeKind.SEND_PORT:
+    elif service.kind in (ChangeKind.SEND_PORT, ChangeKind.ORCHESTRATION):
+        # An instance of an orchestration that has started stays.
         hosts = reroute_deliveries(connection, query)
         left = replace(query, tasks=DELIVERIES, states=_REROUTABLE)
         active = sum(count_states(connection, left).values())
@@ -121,4 +124,4 @@ def _apply_decision(connection: Connection, service: Service, decision: Backlog)
     if not active:
         finish_backlog(connection, service.id)
     count = terminated + sum(hosts.values())
-    return BacklogResult(name=service.name, decision=decision, count=count, hosts=hosts, active=active)
+    return BacklogResult(name=service.display_name, decision=decision, count=count, hosts=hosts, active=active)

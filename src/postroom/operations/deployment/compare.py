@@ -120,7 +120,7 @@ def find_backlog_problems(compared: Comparison) -> Iterator[Problem]:
 def _describe_orphans(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[str]:
     """Yield a sentence about each port or location that was removed before and still has instances."""
     renamed = {
-        (kind.kind, declared.renamed_from): declared.name
+        (kind.kind, kind.get_old_name(declared)): kind.get_name(declared)
         for kind in KINDS_WITH_INSTANCES
         for declared in kind.list_declared(definition)
     }

@@ -17,13 +17,13 @@ from postroom.messagebox.configuration.services import read_removed_services
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, count_backlog, count_states
 from postroom.messagebox.intake.location_progress import count_unfinished_files
-from postroom.messagebox.orchestrations import count_orchestration_instances
+from postroom.messagebox.orchestrations import count_orchestration_instances, read_instance_hosts
 from postroom.operations.deployment.artifacts import ArtifactKind, Deployed
 from postroom.operations.deployment.endpoints import LOCATIONS, RECEIVE_PORTS, SEND_PORTS
 from postroom.operations.deployment.hosts import resolve_host
-from postroom.operations.deployment.orchestrations import ORCHESTRATIONS
+from postroom.operations.deployment.orchestrations import ORCHESTRATIONS, find_new_orchestration_names
 from postroom.operations.deployment.plan import ChangeKind
-from postroom.operations.deployment.renames import find_renames
+from postroom.operations.deployment.renames import Renames, find_renames
 from postroom.operations.deployment.send_port_groups import SEND_PORT_GROUPS
 from postroom.operations.orchestrations.bindings import read_bound_names
 
@@ -32,15 +32,22 @@ KINDS: tuple[ArtifactKind[Any, Any], ...] = (RECEIVE_PORTS, LOCATIONS, SEND_PORT
 
 #: The kinds whose instances stay when an artifact is removed.
 KINDS_WITH_INSTANCES = tuple(kind for kind in KINDS if kind.keeps_instances)
+#: The kinds that can be renamed.
+KINDS_WITH_NAMES = tuple(kind for kind in KINDS if kind.moves_with_name)
 
 
 def read_deployed_for(connection: Connection, definition: ApplicationDefinition) -> Deployed:
     """Read the deployment that ``definition`` is compared with: objects that it renames have their new names, and the
     backlog of what it removes is counted. The caller's transaction must guarantee a consistent snapshot."""
     deployed = _rename_artifacts(_read_deployed(connection, definition.name), definition)
-    services = [*_find_removed_services(definition, deployed), *_find_restored_services(definition, deployed)]
-    busy_hosts = _find_busy_hosts(connection, definition, deployed)
-    return replace(deployed, backlog=count_backlog(connection, services), busy_hosts=busy_hosts)
+    restored = list(_find_restored_services(definition, deployed))
+    services = [*_find_removed_services(definition, deployed), *restored]
+    return replace(
+        deployed,
+        backlog=count_backlog(connection, services),
+        busy_hosts=_find_busy_hosts(connection, definition, deployed),
+        kept_on=read_instance_hosts(connection, restored),
+    )
 
 
 def _find_busy_hosts(connection: Connection, definition: ApplicationDefinition, deployed: Deployed) -> dict[str, str]:
@@ -76,7 +83,7 @@ def _read_deployed(connection: Connection, application: str) -> Deployed:
         bindings=read_bound_names(connection, targets),
         port_states={target.name: target.state for target in targets.values()},
         removed={
-            (service.kind, service.name): service.id
+            (service.kind, service.display_name): service.id
             for service in read_removed_services(connection)
             if service.application == application
         },
@@ -93,28 +100,38 @@ def _read_artifacts(
 
 def _rename_artifacts(deployed: Deployed, definition: ApplicationDefinition) -> Deployed:
     """Return the deployment with the new names of what ``definition`` renames."""
-    renames = {
-        kind.kind: find_renames(
-            list(kind.list_declared(definition)),
+    renames: dict[ChangeKind, Renames] = {}
+    artifacts: dict[ChangeKind, dict[str, Any]] = {}
+    for kind in KINDS_WITH_NAMES:
+        declared = kind.get_declared(definition)
+        found = renames[kind.kind] = find_renames(
+            declared,
+            {name: old for name, each in declared.items() if (old := kind.get_old_name(each)) is not None},
             deployed.get(kind),
             [name for removed, name in deployed.removed if removed == kind.kind],
         )
-        for kind in KINDS_WITH_INSTANCES
-    }
-    artifacts = {kind: found.apply(deployed.artifacts.get(kind, {})) for kind, found in renames.items()}
+        new_names = {old: new for new, old in found.old_names.items()}
+        artifacts[kind.kind] = {
+            new_names.get(name, name): kind.rename(known, declared[new_names[name]]) if name in new_names else known
+            for name, known in deployed.get(kind).items()
+        }
+    orchestrations = find_new_orchestration_names(definition, renames[ChangeKind.ORCHESTRATION])
     ports = {old: new for new, old in renames[ChangeKind.SEND_PORT].old_names.items()}
     return replace(
         deployed,
         artifacts={**deployed.artifacts, **artifacts},
         renames=renames,
         # They refer to ids, so they move with the ports.
-        bindings={key: ports.get(target or "", target) for key, target in deployed.bindings.items()},
+        bindings={
+            (orchestrations.get(name, name), port): ports.get(target or "", target)
+            for (name, port), target in deployed.bindings.items()
+        },
         port_states={ports.get(name, name): state for name, state in deployed.port_states.items()},
     )
 
 
 def _find_removed_services(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[uuid.UUID]:
-    """Yield the ids of the send ports and receive locations that are no longer declared."""
+    """Yield the ids of the ports, locations and orchestrations that are no longer declared."""
     for kind in KINDS_WITH_INSTANCES:
         declared = kind.get_declared(definition)
         yield from (kind.get_id(known) for name, known in deployed.get(kind).items() if name not in declared)

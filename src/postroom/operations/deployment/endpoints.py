@@ -72,6 +72,7 @@ class _ReceivePorts(ArtifactKind[ReceivePortDefinition, StoredReceivePort]):
     kind = ChangeKind.RECEIVE_PORT
     table = "receive_ports"
     id_field = "port_id"
+    moves_with_name = "its locations"
     # A location may move from one to another.
     is_removed_last = True
 
@@ -82,7 +83,7 @@ class _ReceivePorts(ArtifactKind[ReceivePortDefinition, StoredReceivePort]):
         self, compared: Comparison, declared: ReceivePortDefinition, known: StoredReceivePort
     ) -> tuple[Difference, ...]:
         stored = declared.to_stored(), known.definition
-        return find_differences(*(_list_settings(each, besides={"name"}) for each in stored))
+        return find_differences(*(_list_settings(each, besides={"name", "renamed_from"}) for each in stored))
 
     def get_state(self, artifact: Any) -> None:
         return None
@@ -116,6 +117,7 @@ class _ReceiveLocations(ArtifactKind[ReceiveLocationDefinition, ReceiveLocation]
     table = "receive_locations"
     id_field = "location_id"
     keeps_instances = True
+    moves_with_name = "its instances"
 
     def list_declared(self, definition: ApplicationDefinition) -> Iterable[ReceiveLocationDefinition]:
         return [location for port in definition.receive_ports for location in port.locations]
@@ -147,7 +149,7 @@ class _ReceiveLocations(ArtifactKind[ReceiveLocationDefinition, ReceiveLocation]
 
     def describe_new(self, compared: Comparison, declared: ReceiveLocationDefinition) -> Iterator[str]:
         yield self.get_state(declared)
-        yield _describe_restored(self.kind, declared.name, compared.deployed)
+        yield describe_restored_service(self.kind, declared.name, compared.deployed)
 
     def find_problems_of_whole(self, compared: Comparison) -> Iterator[Problem]:
         return find_unfinished_locations(compared.definition, compared.deployed)
@@ -224,6 +226,7 @@ class _SendPorts(ArtifactKind[SendPortDefinition, SendPort]):
     table = "send_ports"
     id_field = "port_id"
     keeps_instances = True
+    moves_with_name = "its instances"
 
     def read(self, connection: Connection, application: StoredApplication) -> Iterable[SendPort]:
         own = read_send_port_names(connection, application.name)
@@ -240,7 +243,7 @@ class _SendPorts(ArtifactKind[SendPortDefinition, SendPort]):
         filter_text = "without a filter" if declared.filter is None else f"filter: {format_filter(declared.filter)}"
         yield f"{declared.state}, {'dynamic, ' if isinstance(declared.adapter, Dynamic) else ''}{filter_text}"
         yield from declared.list_notes()
-        yield _describe_restored(self.kind, declared.name, compared.deployed)
+        yield describe_restored_service(self.kind, declared.name, compared.deployed)
         yield _describe_loop(declared, compared)
         yield declared.adapter.guarantee
 
@@ -316,7 +319,8 @@ def _get_port_kind(adapter: type[SendDefinition]) -> str:
     return "dynamic" if issubclass(adapter, Dynamic) else _SINK if issubclass(adapter, SinkDefinition) else "static"
 
 
-def _describe_restored(kind: ChangeKind, name: str, deployed: Deployed) -> str:
+def describe_restored_service(kind: ChangeKind, name: str, deployed: Deployed) -> str:
+    """Return a note about the instances that a new artifact gets back, or takes over from the name that it had."""
     service_id = deployed.find_removed(kind, name)
     if service_id is None:
         return ""

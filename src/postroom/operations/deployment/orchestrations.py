@@ -26,7 +26,9 @@ from postroom.operations.deployment.bindings import (
     find_start_problems,
 )
 from postroom.operations.deployment.differences import find_differences, find_plain_differences
+from postroom.operations.deployment.endpoints import describe_restored_service
 from postroom.operations.deployment.plan import ChangeKind, Difference, PlanStep
+from postroom.operations.deployment.renames import Renames
 from postroom.operations.describe import describe_value
 from postroom.operations.orchestrations.enlistment import deploy_orchestration, unenlist_orchestration
 from postroom.properties import dotted_name, split_key
@@ -39,12 +41,20 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
     kind = ChangeKind.ORCHESTRATION
     table = "orchestrations"
     id_field = "service_id"
+    keeps_instances = True
+    moves_with_name = "its instances"
 
     def read(self, connection: Connection, application: StoredApplication) -> Iterable[DeployedOrchestration]:
         return [one for one in read_orchestrations(connection) if one.application_id == application.id]
 
     def get_name(self, artifact: OrchestrationDefinition | DeployedOrchestration) -> str:
         return format_name(artifact.name, artifact.version)
+
+    def get_old_name(self, declared: OrchestrationDefinition) -> str | None:
+        return None if declared.renamed_from is None else format_name(declared.renamed_from, declared.version)
+
+    def rename(self, known: DeployedOrchestration, declared: OrchestrationDefinition) -> DeployedOrchestration:
+        return replace(known, definition={**known.definition, "name": declared.name})
 
     def find_differences(
         self, compared: Comparison, declared: OrchestrationDefinition, known: DeployedOrchestration
@@ -60,6 +70,7 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
     def describe_new(self, compared: Comparison, declared: OrchestrationDefinition) -> Iterator[str]:
         filter = declared.filter
         yield f"{declared.state}, {'is started by other orchestrations' if filter is None else format_filter(filter)}"
+        yield describe_restored_service(self.kind, self.get_name(declared), compared.deployed)
         yield from describe_bindings(declared, compared.definition, compared.deployed)
         yield from self._describe_lost_convoys(declared, compared.deployed)
 
@@ -101,6 +112,13 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
                 yield one.position.problem(
                     f"the application {others[one.name]!r} has an orchestration {one.name!r} too. Use another name."
                 )
+            restored = deployed.find_removed(self.kind, name)
+            kept_on = None if restored is None else deployed.kept_on.get(restored)
+            if kept_on is not None and deployed.host_name(kept_on).lower() != one.host.lower():
+                yield one.position.problem(
+                    f"orchestration {one.name!r} gets back instances that were kept on host "
+                    f"{deployed.host_name(kept_on)}, and cannot move. Declare it there, or terminate them."
+                )
             known = deployed.get(self).get(name)
             running = 0 if known is None else _count_instances(known, deployed)
             if known is None or not running:
@@ -125,13 +143,6 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
         for name, one in declared.items():
             if name not in deployed.get(self) and one.state == "started" and _is_newest(definition, one):
                 yield from find_start_problems(one, definition, deployed)
-        for name, known in compared.deployed.get(self).items():
-            running = _count_instances(known, compared.deployed)
-            if name not in declared and running:
-                yield compared.definition.position.problem(
-                    f"version {known.version} of the orchestration {known.name!r} is no longer declared, but has "
-                    f"{format_count(running, 'instance')}. Keep it until they have ended, or terminate them."
-                )
 
     def prepare(self, deployment: Deployment, declared: OrchestrationDefinition, known: DeployedOrchestration) -> None:
         """Delete bindings that are replaced, because the ports may be removed next."""
@@ -157,10 +168,18 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
     def remove(self, deployment: Deployment, known: DeployedOrchestration) -> None:
         unenlist_orchestration(deployment.connection, known)
         delete_orchestration(deployment.connection, known.service_id)
+        deployment.remove_service(known.service_id)
         drop_bindings(deployment.connection, deployment.compared.definition, known.name)
 
 
 ORCHESTRATIONS = _Orchestrations()
+
+
+def find_new_orchestration_names(definition: ApplicationDefinition, renames: Renames) -> dict[str, str]:
+    """Return the new names of orchestrations, by old name, without versions."""
+    declared = ORCHESTRATIONS.get_declared(definition)
+    renamed = [declared[name] for name in renames.old_names]
+    return {one.renamed_from: one.name for one in renamed if one.renamed_from is not None}
 
 
 def _is_newest(definition: ApplicationDefinition, one: OrchestrationDefinition) -> bool:
@@ -180,7 +199,7 @@ def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
         "convoy": [dotted_name(*split_key(key)) for key in one.convoy],
         "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in one.correlations],
     }
-    besides = ("name", "version", "host", "state", "ports", "bindings", "maps", "pipelines")
+    besides = ("name", "version", "host", "state", "ports", "bindings", "maps", "pipelines", "renamed_from")
     return {
         "host": host.lower(),
         **{_NAMES.get(name, name): value for name, value in settings.items() if name not in besides},

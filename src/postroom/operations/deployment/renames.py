@@ -1,19 +1,24 @@
-"""Renamed send ports and receive locations: they keep their id, and with it their messages and their state.
+"""Renamed ports, locations and orchestrations: they keep their id, and with it their messages and their state.
 
-A rename is done once. The stored definition shows that it was: it has the same ``renamed_from``. A new port or location
-also takes over the id, and with it the messages, of an old name that was removed before.
+A rename is done once. The stored definition shows that it was: it has the same ``renamed_from``. A new object also
+takes over the id, and with it the messages, of an old name that was removed before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from postroom.application import ReceiveLocationDefinition, SendPortDefinition
+from postroom.application import (
+    OrchestrationDefinition,
+    ReceiveLocationDefinition,
+    ReceivePortDefinition,
+    SendPortDefinition,
+)
 from postroom.errors import Problem
-from postroom.ports.endpoint import Endpoint
 
-Declared = SendPortDefinition | ReceiveLocationDefinition
+Declared = SendPortDefinition | ReceivePortDefinition | ReceiveLocationDefinition | OrchestrationDefinition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +32,6 @@ class Renames:
     conflicts: tuple[Declared, ...] = ()
     """Objects that cannot be renamed, because both names are deployed."""
 
-    def apply(self, deployed: Mapping[str, Endpoint]) -> dict[str, Endpoint]:
-        """Return the deployed objects under their new names."""
-        new_names = {old: new for new, old in self.old_names.items()}
-        renamed = (replace(each, name=new_names.get(name, name)) for name, each in deployed.items())
-        return {each.name: each for each in renamed}
-
     def find_problems(self, what: str) -> Iterator[Problem]:
         """Yield a problem for each object that cannot be renamed."""
         for each in self.conflicts:
@@ -45,36 +44,33 @@ class Renames:
 NO_RENAMES = Renames()
 
 
-def find_renames(declared: Sequence[Declared], deployed: Mapping[str, Endpoint], removed: Collection[str]) -> Renames:
-    """Return the renames of one kind of object. ``removed`` are the names that the application has removed."""
+def find_renames(
+    declared: Mapping[str, Declared],
+    old_names: Mapping[str, str],
+    deployed: Mapping[str, Any],
+    removed: Collection[str],
+) -> Renames:
+    """Return the renames of one kind of object, whose names are those in a plan. ``old_names`` are the declared old
+    names, by new name, and ``removed`` are the names that the application has removed."""
     done = {(name, known.definition.get("renamed_from")) for name, known in deployed.items()}
-    names = {each.name for each in declared}
     # A name that is declared or was removed under its own name has its own messages.
     taken_over = {
-        each.name: each.renamed_from
-        for each in declared
-        if each.renamed_from is not None
-        and each.renamed_from in removed
-        and not {each.renamed_from, each.name} & deployed.keys()
-        and each.renamed_from not in names
-        and each.name not in removed
+        name: old
+        for name, old in old_names.items()
+        if old in removed and not {old, name} & deployed.keys() and old not in declared and name not in removed
     }
     wanted = {
-        each.name: each
-        for each in declared
-        if each.renamed_from in deployed and (each.name, each.renamed_from) not in done
+        name: old
+        for name, old in old_names.items()
+        if old in deployed and (name, declared[name].renamed_from) not in done
     }
     conflicts: list[Declared] = []
     while True:
         # A name that another object gives up is free: two ports can swap their names.
-        given_up = {each.renamed_from for each in wanted.values()}
-        taken = [each for each in wanted.values() if each.name in deployed and each.name not in given_up]
+        given_up = set(wanted.values())
+        taken = [name for name in wanted if name in deployed and name not in given_up]
         if not taken:
-            return Renames(
-                old_names={name: each.renamed_from for name, each in wanted.items() if each.renamed_from is not None},
-                removed_names=taken_over,
-                conflicts=tuple(conflicts),
-            )
-        conflicts += taken
-        for each in taken:
-            del wanted[each.name]
+            return Renames(old_names=wanted, removed_names=taken_over, conflicts=tuple(conflicts))
+        for name in taken:
+            conflicts.append(declared[name])
+            del wanted[name]

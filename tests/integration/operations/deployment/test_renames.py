@@ -15,6 +15,7 @@ from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.intake import inbox
+from postroom.messagebox.intake.location_progress import count_unfinished_files
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.backlog import Backlog
@@ -189,3 +190,39 @@ def test_a_renamed_location_keeps_what_it_has_received(connection: Connection) -
     [renamed] = read_receive_locations(connection)
     assert (renamed.location_id, renamed.name, renamed.enabled) == (location.location_id, "orders", False)
     assert deploy(connection, receiving("orders", "web")).changes == ()
+
+
+def receive(port: str, location: str = "drop", old: str | None = None) -> Application:
+    app = Application("orders")
+    app.receive_port(port, renamed_from=old).location(location, adapters.HttpReceive("/orders", port=18080))
+    return app
+
+
+def test_a_renamed_receive_port_keeps_its_locations_and_what_they_have_accepted(connection: Connection) -> None:
+    """RCV-01: later messages have the new name in their context. An accepted interchange is not lost."""
+    deploy(connection, receive("In"))
+    [before] = read_receive_locations(connection)
+    inbox.store_in_inbox(connection, before.location_id, before.location_id, Context(), [b"{}"])
+    done = deploy(connection, receive("Orders", old="In"))
+    [step] = done.select(ChangeKind.RECEIVE_PORT, Action.CHANGE)
+    assert (step.name, step.note) == ("Orders", "renamed: its locations move with it")
+    [after] = read_receive_locations(connection)
+    assert (after.location_id, after.port_id, after.port_name) == (before.location_id, before.port_id, "Orders")
+    assert count_unfinished_files(connection) == {after.location_id: 1}
+    assert find_violations(connection) == []
+    assert deploy(connection, receive("Orders", old="In")).changes == ()
+    with pytest.raises(DefinitionRefused, match="renamed_from is its own name"):
+        deploy(connection, receive("Orders", old="Orders"))
+
+
+def test_a_receive_port_and_its_location_are_renamed_together(connection: Connection) -> None:
+    deploy(connection, receive("In"))
+    [before] = read_receive_locations(connection)
+    app = Application("orders")
+    app.receive_port("Orders", renamed_from="In").location(
+        "web", adapters.HttpReceive("/orders", port=18080), renamed_from="drop"
+    )
+    deploy(connection, app)
+    [after] = read_receive_locations(connection)
+    assert (after.location_id, after.name, after.port_name) == (before.location_id, "web", "Orders")
+    assert find_violations(connection) == []

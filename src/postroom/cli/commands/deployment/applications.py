@@ -72,8 +72,8 @@ def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | N
     What arrives afterwards is processed by the new definitions. If a process has not taken them, the command names it
     and ends with exit code 7. The changes are deployed then, too.
 
-    A port or location that still has instances is removed only with --backlog. If it is renamed, declare its old name
-    with renamed_from. It then keeps its instances and its state.
+    A port, location or orchestration that still has instances is removed only with --backlog. If it is renamed, declare
+    its old name with renamed_from. It then keeps its instances and its state.
 
     \b
     Examples:
