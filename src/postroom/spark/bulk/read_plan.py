@@ -65,8 +65,7 @@ class ReadPlan:
     schema: str | None
     split_bytes: int
     settings: Mapping[str, str]
-    pipeline: Mapping[str, Any] | None = None
-    """None if the plan was stored without a pipeline: then the pipeline of the location is used."""
+    pipeline: Mapping[str, Any]
 
     def to_stored(self) -> dict[str, Any]:
         return asdict(self)
@@ -99,7 +98,7 @@ class ReadPlan:
 
     def apply_to(self, location: ReceiveLocation) -> ReceiveLocation:
         """Return the location with the pipeline of this plan."""
-        return location if self.pipeline is None else location.replace_settings(pipeline=dict(self.pipeline))
+        return location.replace_settings(pipeline=dict(self.pipeline))
 
 
 def rows_reader(location: ReceiveLocation) -> SparkReader:
