@@ -169,6 +169,24 @@ def test_an_enlisted_orchestration_is_stopped_and_has_its_subscription(shop: Run
     assert (activation["service_name"], activation["state"]) == ("ship", "stopped")
 
 
+def test_a_logical_port_is_bound_shown_and_unbound(shop: Run) -> None:
+    """ORC-13: the target is a send port, a group, or direct."""
+    [bound] = shop("orchestration", "bind", "ship", "Warehouse", "--direct", "-o", "json").json
+    assert bound == {"orchestration": "ship", "logical_port": "Warehouse", "before": "Warehouse", "after": "direct"}
+    [binding] = shop("orchestration", "show", "ship", "-o", "json").json["bindings"]
+    assert (binding["target"], binding["kind"], binding["bound_by"]) == ("direct", "direct", "operator")
+    assert "direct" in shop("orchestration", "show", "ship").out
+    [unbound] = shop("orchestration", "unbind", "ship", "Warehouse", "-o", "json").json
+    assert unbound["after"] == "Warehouse"
+    for arguments in ((), ("Warehouse", "--direct")):
+        ran = shop("orchestration", "bind", "ship", "Warehouse", *arguments)
+        assert ran.code == ExitCode.USAGE
+        assert "Give either TARGET or --direct." in ran.err
+    ran = shop("orchestration", "bind", "ship", "Warehouse", "Warehose")
+    assert "There is no send port or send port group 'Warehose'." in ran.err
+    assert "Did you mean Warehouse?" in ran.err
+
+
 def test_a_change_that_the_state_does_not_allow_is_refused(shop: Run) -> None:
     ran = shop("orchestration", "start", "ship")
     assert ran.code == ExitCode.STATE

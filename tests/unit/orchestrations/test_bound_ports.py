@@ -38,6 +38,22 @@ async def use_all(order: Message) -> None:
     await orchestrations.request(order, to=pricing)
 
 
+@app.orchestration(activate=Kind == "order", bindings={"Quotes": out, "News": None})
+async def ask_as_bound(order: Message) -> None:
+    await orchestrations.send(order, to="News")
+    await orchestrations.request(order, to=order.data.decode())
+
+
+def test_calls_are_checked_with_the_bindings_that_the_application_declares() -> None:
+    """ORC-13: what an operator binds is not known in a test."""
+    for port, text in (
+        ("Quotes", ONE_WAY),
+        ("News", "the logical port 'News' is bound directly, so that nobody is certain to answer a request. Use send,"),
+    ):
+        with pytest.raises(DefinitionError, match=text):
+            testing.start(ask_as_bound, message("order", port.encode()))
+
+
 def test_a_request_through_a_one_way_port_is_refused() -> None:
     for orchestration in (ask_one_way, ask_one_way_object):
         with pytest.raises(DefinitionError) as raised:

@@ -201,3 +201,49 @@ def test_a_binding_is_refused_if_the_port_cannot_do_what_the_code_asks_of_it(box
         with pytest.raises(StateError, match=f"cannot be bound to '{target or 'direct'}'") as refused:
             bind(box.connection, "ask", port, target)
         assert why in refused.value.why
+
+
+def test_messages_are_sent_once_while_bindings_change(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORC-32: a persistence point is repeated with the new binding if that was changed in the meantime."""
+    apply_orchestrations(box, tmp_path, FORWARD)
+    for _ in range(2):
+        start_host(recorder)
+    keys = [str(key) for key in range(4)]
+    for key in keys:
+        publish(box, "order", "", key=key)
+    wait_until(lambda: box.count("unclaimed orchestrations") == len(keys), what="the waiting instances")
+    for number in range(15):
+        for key in keys:
+            publish(box, "reply", f"{key} {number}", key=key)
+        bind(box.connection, "forward", "Out", "Out" if number % 2 else "Other")
+    for key in keys:
+        publish(box, "reply", "end", key=key)
+    wait_until(lambda: has_ended(box) and box.count("suspended orchestrations") == 0, what="the end of the instances")
+    expected = sorted(f"{key} {number}".encode() for key in keys for number in range(15))
+    wait_until(lambda: len(recorder.sent) >= len(expected), what="all messages")
+    assert sorted(one.body for one in recorder.sent) == expected
+    assert check(box.connection) == []
+
+
+def test_a_port_is_removed_right_after_its_logical_port_was_bound_to_another_one(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """SPT-09: a host that has sent through the removed port before gets no routing failure."""
+    apply_orchestrations(box, tmp_path, FORWARD)
+    bind(box.connection, "forward", "Out", "Other")
+    start_host(recorder)
+    publish(box, "order", "")
+    wait_until(lambda: box.count("unclaimed orchestrations") == 1, what="the waiting instance")
+    publish(box, "reply", "1")
+    wait_until(lambda: list_sent(recorder) == [("Other", b"1")], what="the first message")
+    unbind(box.connection, "forward", "Out")
+    without = FORWARD.replace('app.send_port("Other", adapters.Null(), host="Default")\n', "").replace(
+        ', "Other"]', "]"
+    )
+    apply_orchestrations(box, tmp_path, without)
+    publish(box, "reply", "2", "end")
+    wait_until(lambda: has_ended(box), what="the end of the instance")
+    wait_until(lambda: list_sent(recorder) == [("Other", b"1"), ("Out", b"2")], what="the second message")
+    assert check(box.connection) == []
