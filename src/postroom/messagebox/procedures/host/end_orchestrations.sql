@@ -25,11 +25,12 @@ DECLARE
     ended_services uuid[];
     priorities smallint[];
     convoys convoy_set_instances[];
-    before uuid[];                                       -- the instances whose convoy has an activation subscription,
-    next uuid[];                                         -- the instance that comes after each of them,
-    activations bigint[];                                -- and the subscription that activates it
-    activated uuid[];
-    activated_by_delivered uuid[];
+    -- The messages that activate next instances: their instance, the subscription that has routed them, the next
+    -- instance, and the subscription that activates it.
+    before uuid[];
+    routed_by bigint[];
+    next uuid[];
+    activations bigint[];
     released uuid[];
     counts xid8[];
     queued_count integer;
@@ -65,27 +66,31 @@ BEGIN
         PERFORM int_release(released, counts);
     END IF;
     -- Statements of their own, which see what others committed while the ones above waited for them.
-    IF convoys IS NOT NULL
-       AND (EXISTS (SELECT 1 FROM orchestration_messages WHERE instance_id = ANY (ended))
-            OR EXISTS (SELECT 1 FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 'join_instance')
-            OR EXISTS (SELECT 1 FROM __HOST___q_suspended WHERE instance_id = ANY (ended))) THEN
-        SELECT array_agg(c.instance_id), array_agg(gen_random_uuid()), array_agg(a.id) INTO before, next, activations
-          FROM unnest(convoys) c
-          JOIN unnest(ended, ended_services) AS e (instance_id, service_id) ON e.instance_id = c.instance_id
-         CROSS JOIN LATERAL int_find_activation(e.service_id, c.convoy_set_id) AS a (id)
-         WHERE a.id IS NOT NULL;
+    IF convoys IS NOT NULL THEN
+        SELECT array_agg(u.instance_id), array_agg(u.subscription_id) INTO before, routed_by
+          FROM (SELECT instance_id, subscription_id FROM orchestration_messages WHERE instance_id = ANY (ended)
+                UNION
+                SELECT instance_id, subscription_id FROM __HOST___q
+                 WHERE instance_id = ANY (ended) AND task = 'join_instance'
+                UNION
+                SELECT instance_id, subscription_id FROM __HOST___q_suspended WHERE instance_id = ANY (ended)) u;
+    END IF;
+    IF before IS NOT NULL THEN
+        SELECT array_agg(n.before), array_agg(n.routed_by), array_agg(c.next), array_agg(a.id)
+          INTO before, routed_by, next, activations
+          FROM unnest(before, routed_by) AS n (before, routed_by)
+          JOIN (SELECT k.instance_id, gen_random_uuid() AS next,
+                       int_find_activation(e.service_id, k.convoy_set_id) AS activation
+                  FROM unnest(convoys) k
+                  JOIN unnest(ended, ended_services) AS e (instance_id, service_id) ON e.instance_id = k.instance_id
+                OFFSET 0) c ON c.instance_id = n.before
+          JOIN subscriptions a ON a.id = c.activation
+          JOIN subscriptions s ON s.id = n.routed_by AND s.convoy_set_id = a.convoy_set_id AND s.filter = a.filter;
     END IF;
     -- What is suspended because the orchestration was stopped waits for its start, for the next instance.
-    WITH moved AS (
-        UPDATE __HOST___q_suspended q SET instance_id = n.next
-          FROM unnest(before, next, activations) AS n (before, next, activation)
-          JOIN subscriptions a ON a.id = n.activation
-         WHERE q.instance_id = n.before
-           AND EXISTS (SELECT 1 FROM subscriptions s
-                        WHERE s.id = q.subscription_id AND s.convoy_set_id = a.convoy_set_id AND s.filter = a.filter)
-        RETURNING q.instance_id
-    )
-    SELECT array_agg(DISTINCT instance_id) INTO activated FROM moved;
+    UPDATE __HOST___q_suspended q SET instance_id = n.next
+      FROM unnest(before, routed_by, next) AS n (before, routed_by, next)
+     WHERE q.instance_id = n.before AND q.subscription_id = n.routed_by;
     UPDATE __HOST___q_suspended
        SET resumable = false, cause = 'failure', error_code = zombie_code, error_description = zombie_text
      WHERE instance_id = ANY (ended);
@@ -100,62 +105,60 @@ BEGIN
             RAISE EXCEPTION 'a message of an instance that ends is being claimed' USING ERRCODE = '40001';
         END IF;
     END IF;
-    WITH delivered AS (
+    IF before IS NOT NULL THEN
+        -- Most of the messages are here: those of a stopped orchestration return to its suspended queue below.
+        UPDATE orchestration_messages m SET instance_id = n.next, subscription_id = n.activation
+          FROM unnest(before, routed_by, next, activations) AS n (before, routed_by, next, activation)
+         WHERE m.instance_id = n.before AND m.subscription_id = n.routed_by;
+        WITH queued AS (
+            DELETE FROM __HOST___q q
+             USING unnest(before, routed_by, next, activations) AS n (before, routed_by, next, activation)
+             WHERE q.instance_id = n.before AND q.subscription_id = n.routed_by AND q.task = 'join_instance'
+            RETURNING n.next, n.activation, q.seq, q.message_id, q.enqueued_at, q.counted_in
+        )
+        INSERT INTO orchestration_messages (instance_id, seq, message_id, subscription_id, enqueued_at, counted_in)
+        SELECT q.next, q.seq, q.message_id, q.activation, q.enqueued_at, q.counted_in FROM queued q;
+        INSERT INTO orchestration_instances (instance_id, host_id, service_id, priority, created_at, ready_seq)
+        SELECT n.next, __HOST_ID__, a.service_id, a.priority, p_now, m.seq
+          FROM (SELECT DISTINCT u.next, u.activation FROM unnest(next, activations) AS u (next, activation)) n
+          JOIN subscriptions a ON a.id = n.activation AND a.state = 'started'
+         CROSS JOIN LATERAL (SELECT seq FROM orchestration_messages WHERE instance_id = n.next ORDER BY seq LIMIT 1) m;
+        INSERT INTO convoy_set_instances (convoy_set_id, digest, value_1, value_2, value_3, instance_id, created_at)
+        SELECT DISTINCT c.convoy_set_id, c.digest, c.value_1, c.value_2, c.value_3, n.next, p_now
+          FROM unnest(convoys) c
+          JOIN unnest(before, next) AS n (before, next) ON n.before = c.instance_id;
+    END IF;
+    WITH stopped AS (
+        DELETE FROM orchestration_messages m
+         USING (SELECT DISTINCT u.next, u.activation FROM unnest(next, activations) AS u (next, activation)) n
+          JOIN subscriptions a ON a.id = n.activation AND a.state = 'stopped'
+         WHERE m.instance_id = n.next
+        RETURNING m.*, a.service_id, a.priority, a.service_name
+    ), delivered AS (
         DELETE FROM orchestration_messages WHERE instance_id = ANY (ended) RETURNING *
     ), queued AS (
         DELETE FROM __HOST___q WHERE instance_id = ANY (ended) AND task = 'join_instance' RETURNING *
-    ), unreceived AS MATERIALIZED (
-        SELECT u.seq, u.message_id, u.enqueued_at, u.counted_in,
-               coalesce(n.next, u.instance_id) AS instance_id,
-               coalesce(n.activation, u.subscription_id) AS subscription_id,
-               coalesce(n.service_id, e.service_id) AS service_id,
-               coalesce(n.priority, e.priority) AS priority,
-               n.state, n.service_name
-          FROM (SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM delivered
-                UNION ALL
-                SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM queued) u
-          JOIN unnest(ended, ended_services, priorities) AS e (instance_id, service_id, priority)
-               ON e.instance_id = u.instance_id
-          LEFT JOIN LATERAL (
-               SELECT p.next, p.activation, a.service_id, a.priority, a.state, a.service_name
-                 FROM unnest(before, next, activations) AS p (before, next, activation)
-                 JOIN subscriptions a ON a.id = p.activation
-                WHERE p.before = u.instance_id
-                  AND EXISTS (SELECT 1 FROM subscriptions s
-                               WHERE s.id = u.subscription_id AND s.convoy_set_id = a.convoy_set_id
-                                 AND s.filter = a.filter)) n ON true
-    ), joined AS (
-        INSERT INTO orchestration_messages (instance_id, seq, message_id, subscription_id, enqueued_at, counted_in)
-        SELECT u.instance_id, u.seq, u.message_id, u.subscription_id, u.enqueued_at, u.counted_in
-          FROM unreceived u WHERE u.state = 'started'
-    ), created AS (
-        INSERT INTO orchestration_instances (instance_id, host_id, service_id, priority, created_at, ready_seq)
-        SELECT u.instance_id, __HOST_ID__, u.service_id, u.priority, p_now, min(u.seq)
-          FROM unreceived u WHERE u.state = 'started' GROUP BY u.instance_id, u.service_id, u.priority
     )
-    SELECT array_agg(DISTINCT u.instance_id) FILTER (WHERE u.state IS NOT NULL),
-           array_agg(int_fail(
+    SELECT array_agg(int_fail(
                ROW(u.seq, __HOST_ID__, u.message_id, u.subscription_id, 'orchestrations', u.service_id, u.instance_id,
                    u.priority, 'join_instance', 0, NULL, NULL, u.enqueued_at, u.counted_in, NULL, NULL, NULL, NULL,
-                   NULL, NULL, NULL, NULL, NULL, NULL)::queue_row, p_now,
-               CASE WHEN u.state IS NULL THEN 'failure' ELSE 'port stopped' END::suspension_cause,
-               u.state IS NOT NULL,
-               CASE WHEN u.state IS NULL THEN zombie_code ELSE 'PORT_STOPPED' END,
-               CASE WHEN u.state IS NULL THEN zombie_text
-                    ELSE 'The subscriber ' || u.service_name || ' is enlisted but stopped.' END))
-               FILTER (WHERE u.state IS DISTINCT FROM 'started')
-      INTO activated_by_delivered, suspended
-      FROM unreceived u;
-    activated := activated || activated_by_delivered;
+                   NULL, NULL, NULL, NULL, NULL, NULL)::queue_row, p_now, u.cause, u.cause = 'port stopped',
+               CASE u.cause WHEN 'port stopped' THEN 'PORT_STOPPED' ELSE zombie_code END, u.description))
+      INTO suspended
+      FROM (SELECT s.instance_id, s.seq, s.message_id, s.subscription_id, s.enqueued_at, s.counted_in, s.service_id,
+                   s.priority, 'port stopped'::suspension_cause AS cause,
+                   'The subscriber ' || s.service_name || ' is enlisted but stopped.' AS description
+              FROM stopped s
+            UNION ALL
+            SELECT z.instance_id, z.seq, z.message_id, z.subscription_id, z.enqueued_at, z.counted_in, e.service_id,
+                   e.priority, 'failure', zombie_text
+              FROM (SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM delivered
+                    UNION ALL
+                    SELECT instance_id, seq, message_id, subscription_id, enqueued_at, counted_in FROM queued) z
+              JOIN unnest(ended, ended_services, priorities) AS e (instance_id, service_id, priority)
+                   ON e.instance_id = z.instance_id) u;
     IF suspended IS NOT NULL THEN
         PERFORM int_suspend(suspended);
-    END IF;
-    IF activated IS NOT NULL THEN
-        INSERT INTO convoy_set_instances (convoy_set_id, digest, value_1, value_2, value_3, instance_id, created_at)
-        SELECT c.convoy_set_id, c.digest, c.value_1, c.value_2, c.value_3, n.next, p_now
-          FROM unnest(convoys) c
-          JOIN unnest(before, next) AS n (before, next) ON n.before = c.instance_id
-         WHERE n.next = ANY (activated);
     END IF;
     RETURN ended;
 END $$;
