@@ -14,14 +14,26 @@ from hypothesis import strategies as st
 
 from postroom import Message, orchestrations
 from postroom.orchestrations import Correlation, Orchestration
+from postroom.system_properties import BTS
 from tests.support.orchestrations import Key, Kind
 
 KINDS = ("red", "green", "blue")
 SETS = {kind: Correlation(Key, filter=Kind == kind) for kind in KINDS}
+#: The message types of messages of each kind, in turn.
+TYPES = ("even", "odd")
 #: Nobody subscribes to what is sent through the last one.
 PORTS = ("A", "B", "Nobody")
 #: The operations, with the largest value of each.
-LEAVES = {"send": len(PORTS) - 1, "receive": len(KINDS) - 1, "delay": 5, "step": 3, "time": 0, "random": 0, "fail": 0}
+LEAVES = {
+    "send": len(PORTS) - 1,
+    "receive": len(KINDS) - 1,
+    "take": len(KINDS) * len(TYPES) - 1,
+    "delay": 5,
+    "step": 3,
+    "time": 0,
+    "random": 0,
+    "fail": 0,
+}
 #: The operations with blocks of operations inside, with the largest value and the number of blocks of each.
 NESTED = {
     "gather": (0, 2),
@@ -130,6 +142,10 @@ class _Program:
             case "receive":
                 received = await self.sets[KINDS[op.value]].receive()
                 await self.send(f"{place} received {received.data.decode()}")
+            case "take":
+                kind, number = divmod(op.value, len(TYPES))
+                taken = await self.sets[KINDS[kind]].receive(TYPES[number])
+                await self.send(f"{place} took {taken.data.decode()}")
             case "delay":
                 await orchestrations.delay(op.value * self.unit)
             case "step":
@@ -205,7 +221,8 @@ def make_start(program: tuple[Op, ...], key: str) -> Message:
 
 
 def make_input(kind: str, number: int, key: str) -> Message:
-    return Message.of(f"{kind} {number}".encode(), promoted={Kind: kind, Key: key})
+    promoted = {Kind: kind, Key: key, BTS.MessageType: TYPES[number % len(TYPES)]}
+    return Message.of(f"{kind} {number}".encode(), promoted=promoted)
 
 
 def find_misplaced_results(sent: Iterable[str]) -> list[str]:
