@@ -129,9 +129,11 @@ def _describe_orphans(definition: ApplicationDefinition, deployed: Deployed) -> 
             new_name = renamed.get((ChangeKind(kind), name))
             stays = f" {new_name!r} does not take them over, because it existed before." if new_name else ""
             command = "reroute --all" if kind == ChangeKind.SEND_PORT else "list"
+            # The instances of an orchestration are listed with all of its versions.
+            port = "" if kind == ChangeKind.ORCHESTRATION else f" --port {quote(name)}"
             yield (
                 f"The {kind} {name!r} was removed before and still has {format_counts(counts)}.{stays}"
-                f" Continue with: postroom instance {command} --port {quote(name)} --removed"
+                f" Continue with: postroom instance {command}{port} --removed"
             )
 
 

@@ -9,7 +9,7 @@ import pytest
 from postroom.application import load
 from postroom.errors import DefinitionRefused
 from postroom.messagebox.maintenance.check import check
-from postroom.operations.deployment.apply import apply, plan_removal, remove
+from postroom.operations.deployment.apply import apply, plan, plan_removal, remove
 from postroom.operations.deployment.backlog import Backlog, apply_backlog_decisions
 from postroom.operations.deployment.taken_changes import wait_until_taken
 from postroom.operations.orchestrations import states
@@ -20,7 +20,7 @@ from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import wait_until
 
 CONVOY = """
-@app.orchestration(activate=Kind == "order", convoy=[Key], host="{host}")
+@app.orchestration(activate=Kind == "order", convoy=[Key], version=2, host="{host}")
 async def count(order: Message) -> None:
     texts = [order.data] + [(await orchestrations.receive()).data for _ in range(2)]
     await orchestrations.send(Message.of(b" ".join(texts)), to="Out")
@@ -102,6 +102,11 @@ def test_a_removed_version_keeps_its_convoys_until_it_is_declared_again(
     publish(box, "order", "1")
     wait_until(lambda: box.count("unclaimed orchestrations") == 1, what="the waiting instance")
     apply_orchestrations(box, tmp_path, "", backlog=Backlog.KEEP)
+    [note] = plan(box.connection, load(tmp_path / "app.py"), home=tmp_path).notes
+    assert note == (
+        "The orchestration 'count version 2' was removed before and still has 1 instance (1 waiting). Continue with: "
+        "postroom instance list --removed"
+    )
     with pytest.raises(DefinitionRefused, match="gets back instances that were kept on host Default, and cannot move"):
         apply_orchestrations(box, tmp_path, 'app.host("Other")\n' + CONVOY.format(host="Other"))
     apply_orchestrations(box, tmp_path, CONVOY.format(host="Default"))
