@@ -103,7 +103,7 @@ def test_versions_are_declared_side_by_side(
     publish(box, "order", "", key="old")
     wait_until(lambda: sent(recorder) == [b"ask"], what="an instance of version 1")
     new = ECHO.replace("def echo", "def changed").replace("activate=", 'name="collect", version=2, activate=')
-    refused = "version 1 of the orchestration 'collect' is no longer declared, but has one instance"
+    refused = "orchestration 'collect' cannot be removed: it still has 1 instance"
     with pytest.raises(DefinitionRefused, match=refused):
         apply_orchestrations(box, tmp_path, new)
     apply_orchestrations(box, tmp_path, COLLECT + new)
