@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from postroom import orchestrations as orchestrations
     from postroom import pipelines as pipelines
     from postroom import testing as testing
+    from postroom.adapters.http.response_head import set_http_response as set_http_response
     from postroom.agent.direct.direct_batch import Published as Published
     from postroom.application import Application as Application
     from postroom.application import BackupTransport as BackupTransport
@@ -59,6 +60,7 @@ __version__ = "0.1.0"
 #: The public names by the module that defines them. Those of the package itself are modules.
 _PUBLIC = {
     "postroom": "adapters maps orchestrations pipelines testing",
+    "postroom.adapters.http.response_head": "set_http_response",
     "postroom.agent.direct.direct_batch": "Published",
     "postroom.application": "Application BackupTransport CircuitBreaker Handler Retry Schedule Throttling",
     "postroom.client.async_client": "AsyncClient connect_async",

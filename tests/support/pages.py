@@ -172,7 +172,10 @@ SET_BY = {
     "BTS.IsRequestResponse": "every request of a two-way receive port, written",
     "BTS.IsSolicitResponse": "every response of a two-way send port, written",
     "BTS.RouteDirectToTP": "every response that a caller waits for, promoted",
-    "HTTP.ResponseStatusCode": "every response of a two-way send port, written",
+    "HTTP.ResponseStatusCode": "every response of a two-way send port, written; whoever builds the response [to a"
+    " caller](../how-to/two-way-http.md#status-and-headers): its status",
+    "HTTP.UserHttpHeaders": "whoever builds the response [to a"
+    " caller](../how-to/two-way-http.md#status-and-headers): its headers, one in a line",
     "BTS.SignatureCertificate": "messages that `components.SMime` has verified, written: the SHA-256 thumbprint of the "
     "signer's certificate",
     "BTS.MessageDestination": "a disassembler of your own, on a document: with `SuspendQueue` the document is "

@@ -22,6 +22,8 @@ class AnsweringAdapter(RecordingAdapter):
     def __init__(self, answer: Callable[[bytes], bytes] = lambda body: body) -> None:
         super().__init__()
         self.answer = answer
+        #: The context of the answers.
+        self.context = Context().write(HTTP.ResponseStatusCode, 200)
 
     def build(self, definition: SendDefinition, home: Path) -> AnsweringAdapter:
         return self
@@ -30,7 +32,7 @@ class AnsweringAdapter(RecordingAdapter):
         self.send(message, attempt)
         return ReceivedResponse(
             body=Bytes(self.answer(self.sent[-1].body if message.body is None else message.body.data)),
-            context=Context().write(HTTP.ResponseStatusCode, 200),
+            context=self.context,
         )
 
 

@@ -254,7 +254,9 @@ def test_every_decision_is_in_the_index() -> None:
 
 def test_every_path_in_the_pages_exists() -> None:
     packages = "|".join(path.name for path in sorted((ROOT / "src" / "postroom").iterdir()) if path.is_dir())
-    pattern = re.compile(rf"`((?:src/postroom/)?(?:{packages}|tests|bench|examples)/(?!octet-stream)[\w./-]+)`")
+    pattern = re.compile(
+        rf"`((?:src/postroom/)?(?:{packages}|tests|bench|examples)/(?!octet-stream|json|xml)[\w./-]+)`"
+    )
     missing = {
         f"{page.relative_to(ROOT)}: {name}"
         for page in pages()

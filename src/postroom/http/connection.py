@@ -230,8 +230,9 @@ class HttpConnection:
             "Date": format_datetime(system_clock(), usegmt=True),
             "Content-Type": "application/json" if response.body is None else "application/octet-stream",
             **response.headers,
-            "Content-Length": str(len(body) if isinstance(body, bytes) else body.size),
         }
+        if response.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
+            headers["Content-Length"] = str(len(body) if isinstance(body, bytes) else body.size)
         if must_close or self._is_stopping:
             headers["Connection"] = "close"
         head = _build_head(response.status, list(headers.items()))

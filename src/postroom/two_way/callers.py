@@ -17,12 +17,13 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from functools import partial
 from typing import TypeVar
 
+from postroom.adapters.http.response_head import ResponseHead
 from postroom.agent.direct.direct_batch import DirectBatch, Publication, SuspendedAt
 from postroom.agent.publish import Publisher
 from postroom.agent.routing.table import RoutingTable
@@ -70,6 +71,7 @@ class Answer:
 
     body: Body | None = None
     content_type: str = ""
+    head: ResponseHead = field(default_factory=ResponseHead)
     missing: MissingResponse | None = None
 
 
@@ -209,7 +211,10 @@ class Callers(WaitingRequests[Caller, Answer]):
         if response.content_type is None:
             return Answer(missing=MissingResponse.REFUSED)
         body = spool(self._stored.read_body(connection, response.unit))
-        return Answer(body=body, content_type=response.content_type)
+        head = self._stored.read_head(connection, response.unit)
+        return Answer(
+            body=body, content_type=response.content_type, head=ResponseHead() if head is None else ResponseHead(**head)
+        )
 
     def _follow_awaited(self, connection: Connection, request: Caller, response: StoredResponse) -> None:
         """Take over the request of a host instance that has ended. Stop following if no other one has taken it over."""

@@ -29,6 +29,22 @@ _INSTEAD = {
     "url": "; write headers={'Authorization': postroom.secret(env='NAME')} instead",
     "proxy": "; write proxy=postroom.secret(env='NAME') instead, a variable with this URL",
 }
+# Headers of one connection, headers that say where the body ends, and those that the receive location sets.
+_NOT_IN_RESPONSES = {
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "keep-alive",
+    "postroom-interchange-id",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+}
 # The headers that the adapter sets itself.
 _OWN_HEADERS = {
     "connection",
@@ -52,6 +68,9 @@ class Http(SendDefinition):
     of the body that was sent. The certificate of an https URL is always verified, against the system's authorities or
     those in ``ca_file``. ``proxy`` is a URL, or "environment"; the environment is ignored otherwise. A header with a
     credential, and a proxy with a login, are ``postroom.secret(...)``, which is read for each message.
+
+    In a two-way port, responses with ``response_statuses`` such as 404 are no failures but the response, like those
+    with a 2xx status. The HTTP caller of the request gets the status, and the headers that ``pass_headers`` names.
     """
 
     transport_type: ClassVar[str] = "HTTP"
@@ -64,6 +83,8 @@ class Http(SendDefinition):
     connections: int = DEFAULT_CONNECTIONS
     ca_file: OptionalPath = Field(default=None, validate_default=True)
     proxy: str | Secret | None = None
+    response_statuses: tuple[int, ...] = ()
+    pass_headers: tuple[str, ...] = ()
 
     def problems(self) -> list[str]:
         found = find_url_problems("url", self.url)
@@ -71,6 +92,10 @@ class Http(SendDefinition):
             found += _find_header_problems(name, value)
         found += find_secret_problems("header", self.headers) + find_secret_problems("setting", {"proxy": self.proxy})
         found += find_timeout_problems(self.timeout)
+        for status in self.response_statuses:
+            if not 300 <= status <= 599:
+                found.append(f"response_statuses has {status}, but can have numbers from 300 to 599.")
+        found += filter(None, map(find_response_header_problem, self.pass_headers))
         if not 1 <= self.connections <= _MAX_CONNECTIONS:
             found.append(f"connections is {self.connections}, but must be between 1 and {_MAX_CONNECTIONS}.")
         if self.ca_file is not None and not self.url.lower().startswith("https:"):
@@ -89,9 +114,23 @@ class Http(SendDefinition):
         return HttpSender(self, home=home)
 
 
+def is_header_name(name: str) -> bool:
+    """Return True if a header can have this name."""
+    return _TOKEN.fullmatch(name) is not None
+
+
 def is_header_value(value: str) -> bool:
     """Return True if a header can have this value: Latin-1 without line breaks."""
     return _HEADER_VALUE.fullmatch(value) is not None
+
+
+def find_response_header_problem(name: str) -> str | None:
+    """Return why the response to a caller cannot have a header with this name, if it cannot."""
+    if not is_header_name(name):
+        return f"{name!r} is not a valid header name."
+    if name.lower() in _NOT_IN_RESPONSES:
+        return f"the header {name} belongs to the connection or is set by the receive location."
+    return None
 
 
 def find_timeout_problems(timeout: float) -> list[str]:
@@ -123,7 +162,7 @@ def find_url_problems(what: str, url: str) -> list[str]:
 
 
 def _find_header_problems(name: str, value: str | Secret) -> list[str]:
-    if not _TOKEN.fullmatch(name):
+    if not is_header_name(name):
         return [f"{name!r} is not a valid header name."]
     if name.lower() in _OWN_HEADERS:
         return [f"the header {name} is set by the adapter itself."]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from urllib3.util import make_headers, parse_url
 from postroom.adapters.contract import Attempt, ReceivedResponse, get_body
 from postroom.adapters.http.definition import FROM_ENVIRONMENT, Http, is_header_value
 from postroom.adapters.http.exchange import POOL_CLASSES, Deadline, RequestBody
+from postroom.adapters.http.response_head import format_headers
 from postroom.adapters.url_logins import remove_login
 from postroom.errors import DeliveryFailure, DeliveryRefused, SecretUnavailable
 from postroom.message import Bytes, Context, Message, Part, format_content_type
@@ -46,6 +47,8 @@ class HttpSender:
             headers=definition.headers,
             ca_file=None if definition.ca_file is None else str(home / definition.ca_file),
             proxy=_choose_proxy(definition),
+            response_statuses=definition.response_statuses,
+            pass_headers=definition.pass_headers,
         )
 
     def open(self) -> None:
@@ -76,7 +79,11 @@ class HttpClient:
         headers: Mapping[str, str | Secret] | None = None,
         ca_file: str | None = None,
         proxy: str | Secret | None = None,
+        response_statuses: Collection[int] = (),
+        pass_headers: Sequence[str] = (),
     ) -> None:
+        self._response_statuses = response_statuses
+        self._pass_headers = pass_headers
         self._timeout = timeout
         self._extra_headers = dict(headers or {})
         self._proxy = proxy
@@ -122,7 +129,7 @@ class HttpClient:
     def solicit(self, url: str, message: Message, attempt: Attempt) -> ReceivedResponse:
         """Return the response to the message. Raise DeliveryFailure without a complete 2xx response, and
         DeliveryRefused if it is too large."""
-        response, body = self._exchange(url, message, attempt)
+        response, body = self._exchange(url, message, attempt, self._response_statuses)
         try:
             data = response.read(_MAX_SOLICITED + 1)
         except (HTTPError, OSError) as error:
@@ -137,10 +144,13 @@ class HttpClient:
                 hint="Let the receiver return less, and terminate the instance.",
             )
         _check_sent(url, response, body)
-        return ReceivedResponse(body=Bytes(data), context=_build_response_context(response))
+        return ReceivedResponse(body=Bytes(data), context=self._build_response_context(response))
 
-    def _exchange(self, url: str, message: Message, attempt: Attempt) -> tuple[urllib3.BaseHTTPResponse, RequestBody]:
-        """Send the message. Return the 2xx response, whose body is not read yet."""
+    def _exchange(
+        self, url: str, message: Message, attempt: Attempt, response_statuses: Collection[int] = ()
+    ) -> tuple[urllib3.BaseHTTPResponse, RequestBody]:
+        """Send the message. Return the response, whose body is not read yet: one with a 2xx status, or another one of
+        ``response_statuses``."""
         pool = self._get_pool()
         body = RequestBody(get_body(message), Deadline(self._timeout))
         try:
@@ -157,13 +167,24 @@ class HttpClient:
         except (HTTPError, OSError) as error:
             what = f"The message could not be sent to {url}."
             raise DeliveryFailure(what, why=_describe_error(error)) from error
-        if not 200 <= response.status < 300:
+        if not 200 <= response.status < 300 and response.status not in response_statuses:
             raise DeliveryFailure(
                 f"{url} responded with {response.status} {self._redact(response.reason or '')}".rstrip() + ".",
                 why=_read_response(response, self._redact),
                 hint=self._redact(_suggest_fix(response)),
             )
         return response, body
+
+    def _build_response_context(self, response: urllib3.BaseHTTPResponse) -> Context:
+        lines = [f"{name}: {value}" for name, value in response.headers.items() if name.lower() not in _CREDENTIALS]
+        passed = {name: value for name in self._pass_headers if (value := response.headers.get(name)) is not None}
+        return (
+            Context()
+            .write(HTTP.ResponseStatusCode, response.status)
+            .write(HTTP.ContentType, response.headers.get("Content-Type"))
+            .write(HTTP.InboundHttpHeaders, "\r\n".join(lines) or None)
+            .write(HTTP.UserHttpHeaders, format_headers(passed) or None)
+        )
 
     def close(self) -> None:
         self._is_open = False
@@ -196,16 +217,6 @@ class HttpClient:
 def _check_sent(url: str, response: urllib3.BaseHTTPResponse, body: RequestBody) -> None:
     if not body.is_sent:
         raise DeliveryFailure(f"{url} responded with {response.status} before it had read the whole message.")
-
-
-def _build_response_context(response: urllib3.BaseHTTPResponse) -> Context:
-    lines = [f"{name}: {value}" for name, value in response.headers.items() if name.lower() not in _CREDENTIALS]
-    return (
-        Context()
-        .write(HTTP.ResponseStatusCode, response.status)
-        .write(HTTP.ContentType, response.headers.get("Content-Type"))
-        .write(HTTP.InboundHttpHeaders, "\r\n".join(lines) or None)
-    )
 
 
 def _read_header(name: str, value: str | Secret) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from postroom.adapters import AdapterDefinition
+from postroom.adapters.http.definition import Http
 from postroom.application.backup_transport import BackupTransport
 from postroom.application.declarations import Declared, ReceivePort
 from postroom.maps.port_maps import map_problems
@@ -42,6 +43,9 @@ def two_way_send_problems(port: Declared) -> Iterator[str]:
         return  # reported with the other flags
     if not port.two_way:
         yield from _one_way_problems(receive_pipeline=port.receive_pipeline, response_maps=port.response_maps)
+        if isinstance(port.adapter, Http):
+            names = "response_statuses", "pass_headers"
+            yield from _one_way_problems(**{name: getattr(port.adapter, name) for name in names})
         return
     if isinstance(port.adapter, AdapterDefinition) and not port.adapter.can_be_two_way:
         yield (

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import asdict
 from functools import partial
 
 from postroom.adapters import Attempt, SendAdapter
 from postroom.adapters.contract import SolicitAdapter
+from postroom.adapters.http.response_head import WITHOUT_BODY, ResponseHead, read_response_head
 from postroom.agent.acknowledgements import SentMessage, is_ack_required, is_waiting
 from postroom.agent.direct.direct_batch import DirectBatch, Publication, SuspendedAt
 from postroom.agent.publish import Publisher
@@ -21,8 +23,10 @@ from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.interchange import Interchange
 from postroom.correlation_tokens import copy_token
 from postroom.errors import (
+    BadValue,
     ClaimLost,
     CorrelationFailure,
+    DeliveryRefused,
     MessageFailure,
     PipelineFailure,
     ReadInterrupted,
@@ -173,6 +177,8 @@ class ResponseDelivery:
             content_type = answer.content_type if answer.missing is None else None
             chunks = () if answer.body is None else answer.body.chunks()
             self._stored.store(connection, caller.unit, content_type, chunks)
+            if answer.head != ResponseHead():
+                self._stored.store_head(connection, caller.unit, asdict(answer.head))
 
 
 def _read_token(claimed: ClaimedMessage) -> str | None:
@@ -196,11 +202,24 @@ def _build_answer(caller: Caller, message: Message) -> Answer:
         return Answer(missing=MissingResponse.REFUSED)
     maps = caller.location.response_maps
     outgoing = caller.location.send_pipeline.run(maps.running.map_message(message) if maps else message)
-    body = None if outgoing is None else outgoing.body
-    if body is None:
+    if outgoing is None:
         return Answer()
+    try:
+        head = read_response_head(outgoing.context)
+    except BadValue as error:
+        raise DeliveryRefused(error.what, why=error.why, hint=error.hint) from None
+    body = outgoing.body
+    if body is None:
+        return Answer(head=head)
+    if head.status in WITHOUT_BODY:
+        if body.body.size:
+            raise DeliveryRefused(
+                f"A response with the status {head.status} has no body, and this one has {body.body.size:,} bytes.",
+                hint="Answer with another HTTP.ResponseStatusCode, or without a body.",
+            )
+        return Answer(head=head)
     # Read before the commit, after which the stored body may be deleted.
-    return Answer(body=spool(body.body.chunks()), content_type=format_content_type(body))
+    return Answer(body=spool(body.body.chunks()), content_type=format_content_type(body), head=head)
 
 
 def _suspend(error: Exception) -> Suspension:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from psycopg.types.json import Jsonb
 
 from postroom.message import FRAGMENTS_AT_A_TIME, split_into_fragments
 from postroom.messagebox.connection import Connection, read_value
@@ -37,6 +39,8 @@ class StoredResponses:
         self._store = f"SELECT store_response_{host}(%s, %s, %s, %b)"
         self._read = f"SELECT * FROM read_responses_{host}(%s::uuid[])"
         self._read_fragments = f"SELECT * FROM read_response_fragments_{host}(%s, %s, %s)"
+        self._store_head = f"SELECT store_response_head_{host}(%s, %s::jsonb)"
+        self._read_head = f"SELECT read_response_head_{host}(%s)"
         self._take_over = f"SELECT take_over_request_{host}(%s, %s, %s, %s, %s, %s)"
         self._leave = f"SELECT leave_request_{host}(%s, %s)"
 
@@ -47,6 +51,15 @@ class StoredResponses:
         while (batch := list(islice(fragments, FRAGMENTS_AT_A_TIME))) or not number:
             connection.execute(self._store, (unit, number, content_type, batch or [b""]))
             number += max(1, len(batch))
+
+    def store_head(self, connection: Connection, unit: uuid.UUID, head: Mapping[str, Any]) -> None:
+        """Store the status and the headers of a response that is stored."""
+        connection.execute(self._store_head, (unit, Jsonb(head)))
+
+    def read_head(self, connection: Connection, unit: uuid.UUID) -> dict[str, Any] | None:
+        """Return the status and the headers of a stored response. Return None if it has no others than most."""
+        head: dict[str, Any] | None = read_value(connection, self._read_head, unit)
+        return head
 
     def find(self, connection: Connection, units: Iterable[uuid.UUID]) -> list[StoredResponse]:
         """Return what is known of the responses to these requests."""

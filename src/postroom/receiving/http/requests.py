@@ -33,6 +33,7 @@ from postroom.messagebox.intake.inbox import NewInterchange
 from postroom.messagebox.throttling.load import ThrottleWatch
 from postroom.ports.receive_locations import ReceiveLocation
 from postroom.receiving.http.authentication import Authentication, Sender, parse_basic
+from postroom.receiving.http.faults import format_fault
 from postroom.receiving.http.group_commit import GroupCommit
 from postroom.receiving.http.password_turns import PasswordTurns
 from postroom.receiving.http.shared_connections import CONNECTION_TIMEOUT, SharedConnections
@@ -111,6 +112,15 @@ class HttpRequests:
         self._counts.count(request, "" if location is None else location.name)
         if location is None:
             return build_error_response(404, f"There is no receive location at {request.path}.")
+        if not location.is_two_way:
+            return await self._handle(location, request)
+        try:
+            response = await self._handle(location, request)
+        except RequestFailed as failed:
+            response = failed.response
+        return format_fault(request, response) if isinstance(response, Response) else _format_later(request, response)
+
+    async def _handle(self, location: ReceiveLocation, request: Request) -> Response | Awaitable[Response]:
         if request.method != "POST":
             return build_error_response(405, f"{request.method} is not allowed. Use POST.", {"Allow": "POST"})
         assert isinstance(location.adapter, HttpReceive)
@@ -233,6 +243,10 @@ class HttpRequests:
             )
             if not is_stored:  # another request with the same key was faster
                 inbox.check_if_known(connection, interchange_id, digest=digest)
+
+
+async def _format_later(request: Request, awaited: Awaitable[Response]) -> Response:
+    return format_fault(request, await awaited)
 
 
 def build_request_context(request: Request, sender: Sender | None = None) -> Context:

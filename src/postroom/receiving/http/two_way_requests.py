@@ -60,7 +60,7 @@ class TwoWayRequests:
 
 
 def _build_response(caller: Caller, answer: Answer) -> Response:
-    headers = _build_headers(caller.unit)
+    headers = {**answer.head.headers, **_build_headers(caller.unit)}
     if answer.missing is not None:
         status, text = _MISSING[answer.missing]
         can_repeat = caller.has_key and answer.missing in _REPEATABLE
@@ -68,7 +68,7 @@ def _build_response(caller: Caller, answer: Answer) -> Response:
     if is_header_value(answer.content_type) and answer.content_type:
         headers["Content-Type"] = answer.content_type
     body = answer.body.data if isinstance(answer.body, Bytes) else answer.body or b""
-    return Response(status=200, body=body, headers=headers)
+    return Response(status=answer.head.status, body=body, headers=headers)
 
 
 def _build_headers(interchange_id: uuid.UUID) -> dict[str, str]:

@@ -414,6 +414,20 @@ def test_a_solicited_response_other_than_2xx_is_a_failed_attempt(receiver: HttpR
     assert failure.value.why == "no price"
 
 
+def test_a_port_chooses_which_statuses_are_responses_and_which_headers_are_passed_on(receiver: HttpReceiver) -> None:
+    receiver.behave = lambda handler: handler.answer(404, b"no price", ETag="1", Server="secret")
+    definition = adapters.Http(receiver.url, response_statuses=(404, 409), pass_headers=("etag", "Retry-After"))
+    response = solicit(definition)
+    assert b"".join(response.body.chunks()) == b"no price"
+    assert response.context[HTTP.ResponseStatusCode] == 404
+    assert response.context[HTTP.UserHttpHeaders] == "etag: 1"
+    assert HTTP.UserHttpHeaders not in solicit(adapters.Http(receiver.url, response_statuses=(404,))).context
+    adapter = opened(definition)
+    with pytest.raises(DeliveryFailure, match="responded with 404"):
+        adapter.send(Message.of(b"one-way"), attempt())
+    adapter.close()
+
+
 def test_a_solicited_response_that_ends_early_is_a_failed_attempt(receiver: HttpReceiver) -> None:
     def close_half_way(handler: Handler) -> None:
         handler.take()

@@ -18,11 +18,14 @@ from postroom import adapters, pipelines
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
 from postroom.hosts import HostInstance
-from postroom.message import Message
+from postroom.message import Context, Message
+from postroom.messagebox.instances import InstanceQuery, list_instances
 from postroom.messagebox.maintenance.check import check
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
 from postroom.operations.hosts import set_stopped
 from postroom.operations.ports import send_ports
+from postroom.properties import Property
+from postroom.system_properties import HTTP
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import PROMOTE, Box
 from tests.support.inbox_location import add_inbox_location
@@ -55,7 +58,8 @@ def serve(box: Box, start_host: StartHost) -> Serve:
 def ask(instance: HostInstance, body: bytes = EU, **headers: str) -> tuple[int, dict[str, str], bytes]:
     connection = HTTPConnection("127.0.0.1", instance.http.ports[0], timeout=PATIENCE)
     try:
-        connection.request("POST", "/quotes", body, {name.replace("_", "-"): value for name, value in headers.items()})
+        named = {"Accept": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request("POST", "/quotes", body, named)
         response = connection.getresponse()
         return response.status, dict(response.getheaders()), response.read()
     finally:
@@ -117,6 +121,38 @@ def test_a_client_whose_request_fails_gets_502(box: Box, serve: Serve) -> None:
     status, text = read_error(ask(serve(adapter)))
     assert (status, text) == (502, "The request was received, but it could not be answered.")
     wait_until(lambda: box.suspended() == [("DELIVERY", True)])
+
+
+def test_a_client_gets_the_status_and_the_headers_of_the_response(box: Box, serve: Serve) -> None:
+    """RR-16."""
+    adapter = AnsweringAdapter(lambda body: b"")
+    adapter.context = Context().write(HTTP.ResponseStatusCode, 204).write(HTTP.UserHttpHeaders, 'ETag: "1"')
+    instance = serve(adapter)
+    for _ in range(2):
+        # The second one is the stored response.
+        status, headers, body = ask(instance, Idempotency_Key="one")
+        assert (status, body, headers["ETag"]) == (204, b"", '"1"')
+        assert "Content-Length" not in headers
+
+
+@pytest.mark.parametrize(
+    ("prop", "value", "reason"),
+    [
+        (HTTP.ResponseStatusCode, 42, "cannot have the status 42"),
+        (HTTP.ResponseStatusCode, 204, "A response with the status 204 has no body, and this one has 16 bytes."),
+        (HTTP.UserHttpHeaders, "X: a\nSet-Cookie: b", "The value of the header X contains a line break"),
+        (HTTP.UserHttpHeaders, "Transfer-Encoding: chunked", "the header Transfer-Encoding belongs to the connection"),
+    ],
+)
+def test_a_response_that_http_does_not_allow_is_suspended_with_the_reason(
+    box: Box, serve: Serve, prop: Property, value: object, reason: str
+) -> None:
+    adapter = AnsweringAdapter()
+    adapter.context = Context().write(prop, value)
+    assert read_error(ask(serve(adapter))) == (502, "The request was received, but it could not be answered.")
+    wait_until(lambda: box.suspended() == [("DELIVERY_REFUSED", False)], what="the suspended response")
+    [response] = list_instances(box.connection, InstanceQuery())
+    assert reason in str(response.error_description)
 
 
 @pytest.mark.parametrize(
