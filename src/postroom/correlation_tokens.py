@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from postroom.filters.expression import Filter
 from postroom.message import Context
+from postroom.properties import Property
 from postroom.system_properties import BTS
+from postroom.values import Value
 
 
 def add_token(request: Context, token: str) -> Context:
@@ -43,6 +47,20 @@ def demote_token(message: Context) -> Context:
     for prop in (BTS.EpmRRCorrelationToken, BTS.CorrelationToken):
         message = message.write(prop, message.get(prop))
     return message.promote(BTS.RouteDirectToTP, None)
+
+
+def find_reply_address(message: Context) -> Mapping[Property, Value] | None:
+    """Return the promoted properties that route an answer to whoever waits for one to a message: the reply port that
+    its sender has passed, or the caller of a request. Return None if nobody waits, or if the message is an answer.
+
+    ``reply_address`` in the MessageBox finds the same."""
+    is_reply = message.is_promoted(BTS.PartnerService) and not message.is_promoted(BTS.PartnerPort)
+    if is_reply or message.is_promoted(BTS.RouteDirectToTP):
+        return None
+    if (port := message.get(BTS.ReplyTo)) is not None:
+        return {BTS.PartnerService: port}
+    token = message.get(BTS.EpmRRCorrelationToken)
+    return None if token is None else {BTS.EpmRRCorrelationToken: token, BTS.RouteDirectToTP: True}
 
 
 def build_response_filter(token: str) -> Filter:

@@ -66,6 +66,49 @@ def test_every_instance_ends_and_every_message_is_published_once(box: Box, tmp_p
     assert check(box.connection) == []
 
 
+#: Each instance of ``check`` fails, and the one that has started it waits for its reply.
+FAILING = """
+from postroom.errors import DeliveryFailure
+
+app.send_port("Stopped", adapters.Null(), host="Default", state="stopped")
+
+@app.orchestration(host="Default")
+async def check(order: Message) -> None:
+    await orchestrations.delay(0.2)
+    await orchestrations.step(str, 1)
+    raise ValueError(orchestrations.reply_port(order).full_name)
+
+@app.orchestration(activate=Kind == "order", host="Default")
+async def work(order: Message) -> None:
+    checks = orchestrations.open_port()
+    await orchestrations.start(check, order, reply_to=checks)
+    try:
+        await checks.receive()
+    except DeliveryFailure:
+        await orchestrations.delay(0.2)
+        await orchestrations.send(Message.of(f"failed {order.context[Key]}".encode()), to="Stopped")
+"""
+
+
+def test_every_fault_reaches_the_instance_that_waits_once(box: Box, tmp_path: Path) -> None:
+    """RR-11: a second one would be left over when that instance ends."""
+    apply_orchestrations(box, tmp_path, FAILING)
+    keys = [f"k{number}" for number in range(INSTANCES)]
+    chance = random.Random(7)
+    with ExitStack() as stack:
+        hosts = [start_orchestration_host(stack, box.url, tmp_path) for _ in range(2)]
+        for key in keys:
+            publish(box, "order", "", key=key)
+        for number in range(KILLS):
+            time.sleep(chance.uniform(0.2, 0.8))  # the time of the kill is random
+            hosts[number % 2].kill()
+            hosts[number % 2] = start_orchestration_host(stack, box.url, tmp_path)
+        wait_until(lambda: _count(box)["failed"] >= INSTANCES, what="the end of all instances that wait")
+        wait_until(lambda: box.count("orchestration instances") == INSTANCES, what="only those that have failed")
+    assert _read_bodies(box) == Counter(f"failed {key}" for key in keys)
+    assert check(box.connection) == []
+
+
 def _read_bodies(box: Box) -> Counter[str]:
     return Counter((row.body or b"").decode() for row in box.suspended_rows())
 

@@ -35,6 +35,8 @@ FAILURE_CODES = {
     "MAP": "0xe0000008",
     "STORAGE": "0xe0000009",
     "EXPIRED": "0xe000000a",
+    # A suspended orchestration, which may answer when it is resumed (int_fault_requests).
+    "ORCHESTRATION": "0xe000000b",
 }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from postroom.adapters import SparkReader
+from postroom.application.checks.answering_code import can_answer
 from postroom.application.checks.orchestration_code import find_logical_ports
 from postroom.application.checks.problems import as_values, find_declaration_problems
 from postroom.application.checks.properties import list_known_properties, list_own_properties
@@ -168,6 +169,7 @@ def _orchestration_definition(declared: Declared, spelling: dict[str, str]) -> O
         bindings=tuple(
             sorted((port, None if to is None else get_port_name(to)) for port, to in orchestration.bindings.items())
         ),
+        answers=can_answer(orchestration.function),
         host=spelling[declared.host.lower()],
         priority=declared.priority,
         state=declared.state,

@@ -270,6 +270,9 @@ class OrchestrationDefinition(ArtifactDefinition):
     bindings: tuple[tuple[str, str | None], ...] = ()
     """The send ports and groups that the application binds logical ports to. None: direct. The others are bound to the
     port or group with the same name."""
+    answers: bool = False
+    """True if its code can answer requests, or send them on to another orchestration. If it fails, the callers get a
+    fault."""
     host: str
     priority: int = 7
     state: OrchestrationState = "started"

@@ -271,6 +271,21 @@ class HostOrchestrations:
         stored, interrupted = row
         return set(stored), set(interrupted)
 
+    def answer_requests(self, connection: Connection, requests: Sequence[tuple[uuid.UUID, uuid.UUID]]) -> None:
+        """Note that instances have answered requests, or sent them on, so that the callers get no fault. ``requests``
+        are pairs of an instance and a message that it has received."""
+        arguments = [[str(one[column]) for one in requests] for column in range(2)]
+        connection.execute(f"SELECT answer_requests_{self._host}(%s::uuid[], %s::uuid[])", arguments)
+
+    def fault_requests(
+        self, connection: Connection, entry: JournalEntry, requests: Sequence[uuid.UUID], *, what: str
+    ) -> None:
+        """Give a fault to the callers of requests that an instance has received and will not answer. ``what`` says why,
+        after the name of the orchestration. Call ``lock`` before, and then store its persistence point."""
+        claimed = entry.claimed
+        arguments = (claimed.instance_id, claimed.claim_id, entry.journal_length, list(requests), what)
+        connection.execute(f"SELECT fault_requests_{self._host}(%s, %s, %s, %s::uuid[], %s)", arguments)
+
     def restart(self, connection: Connection, entry: JournalEntry, *, carried: Any) -> bool:
         """Let an instance continue with a fresh journal. Return False if another host instance has it."""
         return bool(
@@ -413,6 +428,7 @@ def store_orchestration(
         port_name=definition["name"],
         host_id=host_id,
         version=definition["version"],
+        two_way=definition["answers"],
     )
     store_service(connection, service)
     return next(one for one in read_orchestrations(connection) if one.service_id == id)

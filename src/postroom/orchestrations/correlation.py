@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from postroom.correlation_tokens import demote_token
-from postroom.errors import BadValue, DefinitionError, StateError
+from postroom.errors import BadValue, DefinitionError, DeliveryFailure, StateError
 from postroom.filters.expression import Filter, Operator, all_of
 from postroom.filters.text import format_filter
 from postroom.message import Context, Message
@@ -164,6 +164,14 @@ class SelfCorrelatingPort(CorrelationSet):
     def __init__(self, execution: Execution) -> None:
         self.token = str(execution.make_id())
         super().__init__(execution, execution.correlate(_make_reply_port(self.token).filter))
+
+    async def receive(self, only: Filter | Schema | str | None = None) -> Message:
+        """Wait for the next reply, or the next one that ``only`` selects. Raise DeliveryFailure if an instance that has
+        to reply is suspended or terminated, or if one that was started with ``start`` ends without a reply."""
+        reply = await super().receive(None if only is None else to_filter(only) | (BTS.AckType == "NACK"))
+        if reply.context.get(BTS.AckType) == "NACK":
+            raise DeliveryFailure("There is no reply.", why=reply.context.get(BTS.AckDescription) or "")
+        return reply
 
 
 def open_port() -> SelfCorrelatingPort:

@@ -64,6 +64,10 @@ class PersistencePoint:
     first message and this state."""
     runs_step: bool = False
     """True if a step is run next, which may take long."""
+    answered: tuple[uuid.UUID, ...] = ()
+    """The ids of the requests that it has answered, or sent on to other orchestrations."""
+    unanswered: tuple[uuid.UUID, ...] = ()
+    """The ids of the requests that it has received and will not answer."""
 
     @property
     def turns(self) -> list[Turn]:
@@ -213,15 +217,18 @@ class Driver:
         continuation = execution.continuation
         suspension = execution.suspension
         timers = execution.list_timers()
+        has_ended = execution.has_ended and execution.error is None and continuation is None
         unroutable = yield PersistencePoint(
             handled=tuple(self._handled),
             consumed=tuple(self._taken),
-            has_ended=execution.has_ended and execution.error is None and continuation is None,
+            has_ended=has_ended,
             is_waiting=is_waiting,
             wake_at=timers[0][0] if timers else None,
             suspension=None if suspension is None or execution.error is not None else suspension.reason,
             continuation=continuation,
             runs_step=runs_step,
+            answered=tuple(execution.requests.take_settled()),
+            unanswered=tuple(execution.list_unanswered()) if has_ended or continuation is not None else (),
         )
         handled, self._handled, self._taken = self._handled, [], []
         if unroutable:
@@ -363,6 +370,7 @@ def replay(
                 "has not changed, it depends on something that is not in the journal: take the time from "
                 "orchestrations.now(), and everything else from a step. Then resume.",
             )
+    execution.requests.take_settled()  # stored with the journal
     return execution
 
 

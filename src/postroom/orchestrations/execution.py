@@ -52,6 +52,7 @@ from postroom.orchestrations.journal import (
     measure_message,
     measure_turn,
 )
+from postroom.orchestrations.open_requests import OpenRequests
 from postroom.orchestrations.recorded_values import measure_value
 from postroom.system_properties import ENGINE_PROPERTIES, ENGINE_PROPERTY_HINT, describe_engine_properties
 from postroom.values import Value
@@ -123,6 +124,10 @@ class Execution:
         self._returned: dict[int, list[Message]] = {}
         #: What the engine has promoted on the messages that the instance has received.
         self._engine_values: set[tuple[str, Value]] = set()
+        #: The requests that it has not answered.
+        self.requests = OpenRequests()
+        #: The message that started it.
+        self.first_message: uuid.UUID | None = None
         self._step_futures: dict[int, asyncio.Future[object]] = {}
         self._suspensions: list[tuple[Suspend, asyncio.Future[None]]] = []
 
@@ -158,9 +163,11 @@ class Execution:
         if isinstance(event, Started | MessageReceived):
             promoted = event.message.context.promoted
             self._engine_values.update((key, promoted[key]) for key in ENGINE_PROPERTIES.intersection(promoted))
+            self.requests.add(event.message)
         match event:
             case Started() if self._loop is None:
                 self._seed = event.seed
+                self.first_message = event.message.message_id
                 self._loop = InstanceLoop(event.time, owner=self)  # type: ignore[abstract]
                 self._main = self._loop.create_task(self.orchestration.run(event.message))
                 if self.orchestration.activations and not self.carried.journal:
@@ -187,6 +194,12 @@ class Execution:
                 self._suspensions.clear()
                 return
         raise JournalMismatch(f"The instance does not wait for the event {type(event).__name__} of its journal.")
+
+    def list_unanswered(self) -> list[uuid.UUID]:
+        """Return the ids of the requests that the instance has given up, because it has ended or starts a fresh
+        journal. A fresh journal starts with the first message again."""
+        requests = self.requests.list_open(with_optional=self.termination is not None)
+        return [one for one in requests if self.continuation is None or one != self.first_message]
 
     @property
     def has_started(self) -> bool:
@@ -332,6 +345,7 @@ class Execution:
                 raise RoutingFailure(reason)
         for send in sends:
             self.issue(send)
+            self.requests.settle(send)
 
     def issue(self, command: Command) -> None:
         self._commands.append(command)

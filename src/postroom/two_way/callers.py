@@ -120,6 +120,12 @@ class Callers(WaitingRequests[Caller, Answer]):
         if waiting is not None:
             waiting.answer(error)
 
+    def keep(self, caller: Caller) -> None:
+        """Keep a caller with an idempotency key that was taken for a fault: its late response is stored for the
+        repeated request."""
+        with self._lock:
+            self._keep(caller)
+
     def cancel(self, caller: Caller) -> None:
         """Stop waiting if the last connection of the caller has ended (RR-09), unless its response will be stored.
         Return at once."""

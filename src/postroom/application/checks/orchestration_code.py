@@ -197,8 +197,13 @@ def _is_own_coroutine(function: Callable[..., Any]) -> bool:
     """Return True for a coroutine function of the application. A ``partial`` of one may be of any function."""
     if not isinstance(function, types.FunctionType) or not inspect.iscoroutinefunction(function):
         return False
+    return not is_library(function)
+
+
+def is_library(function: types.FunctionType) -> bool:
+    """Return True if a function does not belong to the application."""
     file = function.__code__.co_filename
-    return "site-packages" not in file and not file.startswith(_LIBRARIES)
+    return "site-packages" in file or file.startswith(_LIBRARIES)
 
 
 def _read_code(function: Callable[..., Any], file: str = "") -> _Code:

@@ -18,6 +18,7 @@ from postroom.adapters.contract import SolicitAdapter
 from postroom.adapters.http.response_head import WITHOUT_BODY, ResponseHead, read_response_head
 from postroom.agent.acknowledgements import SentMessage, is_ack_required, is_waiting
 from postroom.agent.direct.direct_batch import DirectBatch, Publication, SuspendedAt
+from postroom.agent.error_messages import FAILURE_CODES
 from postroom.agent.publish import Publisher
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.interchange import Interchange
@@ -145,7 +146,13 @@ class ResponseDelivery:
         if caller is None:
             return _suspend_without_caller(claimed)
         try:
-            answer = _build_answer(caller, build_message(claimed, connections))
+            message = build_message(claimed, connections)
+            answer = _build_answer(caller, message)
+            if caller.has_key and _may_be_answered(message.context):
+                self._queues.complete_message(connections.get_writing(), claimed)
+                self._callers.keep(caller)
+                caller.answer(answer)
+                return Disposition.FINISHED
             transaction(
                 connections.get_writing(),
                 lambda connection: self._complete(connection, claimed, caller, answer),
@@ -220,6 +227,11 @@ def _build_answer(caller: Caller, message: Message) -> Answer:
         return Answer(head=head)
     # Read before the commit, after which the stored body may be deleted.
     return Answer(body=spool(body.body.chunks()), content_type=format_content_type(body), head=head)
+
+
+def _may_be_answered(context: Context) -> bool:
+    """Return True for the NACK of a suspended orchestration, which may answer when it is resumed."""
+    return context.get(BTS.AckFailureCode) == FAILURE_CODES["ORCHESTRATION"]
 
 
 def _suspend(error: Exception) -> Suspension:

@@ -157,6 +157,8 @@ def _write(
     ended: list[JournalEntry] = []
     waiting: list[JournalEntry] = []
     restarted: list[tuple[JournalEntry, object]] = []
+    answered: list[tuple[uuid.UUID, uuid.UUID]] = []
+    faulted: list[tuple[JournalEntry, Sequence[uuid.UUID], str]] = []
     for instance in instances:
         point = instance.point
         assert point is not None
@@ -176,8 +178,16 @@ def _write(
             restarted.append((entry, to_recorded(point.continuation.state)))
         else:
             waiting.append(entry)
-    if len(restarted) + bool(ended) + bool(waiting) > 1:
+        if not point.has_ended:
+            answered += [(instance.claimed.instance_id, request) for request in point.answered]
+        if point.unanswered:
+            faulted.append((entry, point.unanswered, _describe_end(instance)))
+    if len(restarted) + bool(ended) + bool(waiting) + bool(answered) + len(faulted) > 1:
         procedures.lock(connection, [instance.claimed.instance_id for instance in instances])
+    if answered:
+        procedures.answer_requests(connection, answered)
+    for entry, requests, what in faulted:
+        procedures.fault_requests(connection, entry, requests, what=what)
     stored: set[uuid.UUID] = set()
     interrupted: set[uuid.UUID] = set()
     if waiting:
@@ -190,6 +200,13 @@ def _write(
     if ended:
         stored |= procedures.end(connection, ended)
     return stored, interrupted
+
+
+def _describe_end(instance: ActiveInstance) -> str:
+    """Return what a caller learns about an instance that has ended without an answer."""
+    if (reason := instance.execution.termination) is not None:
+        return f"has terminated itself: {reason}"
+    return f"has {'ended' if instance.execution.continuation is None else 'started again'} without an answer."
 
 
 def _write_commands(

@@ -13,7 +13,8 @@ SELECT coalesce(d.kind || ' ' || d.name, s.kind || ' ' || s.name)
         SELECT g.id, 'send port group', a.name, g.name, g.name, NULL, NULL, false, NULL
           FROM send_port_groups g JOIN applications a ON a.id = g.application_id
         UNION ALL
-        SELECT o.id, 'orchestration', a.name, o.name, o.name, o.version, o.host_id, false, NULL
+        SELECT o.id, 'orchestration', a.name, o.name, o.name, o.version, o.host_id,
+               coalesce((o.definition ->> 'answers')::boolean, false), NULL
           FROM management.orchestrations o JOIN applications a ON a.id = o.application_id) d
   FULL JOIN known_services() s ON s.id = d.id
  WHERE d IS DISTINCT FROM s

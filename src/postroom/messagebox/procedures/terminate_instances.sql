@@ -1,8 +1,8 @@
--- Delete instances that are not active, with their subscriptions and convoys, and release their messages. Returns each
--- as often as it had messages, or once. Instances that do not exist or are active are skipped. operate_on_instances
--- deletes their routing failure reports later.
--- Indexes: subscriptions_instance, convoy_set_instances_instance. Other indexes and locks: as int_lock_idle_instances
--- and int_take_instances.
+-- Delete instances that are not active, with their subscriptions and convoys, and release their messages. The callers
+-- of requests that orchestrations have get a fault. Returns each as often as it had messages, or once. Instances that
+-- do not exist or are active are skipped. operate_on_instances deletes their routing failure reports later.
+-- Indexes: subscriptions_instance, convoy_set_instances_instance. Other indexes and locks: as int_lock_idle_instances,
+-- int_take_instances and int_fault_requests.
 CREATE OR REPLACE FUNCTION messagebox.terminate_instances(p_instance_ids uuid[], p_now timestamptz DEFAULT now())
 RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -14,6 +14,7 @@ DECLARE
     released record;
     taken queue_row[];
 BEGIN
+    PERFORM int_fault_instances(idle, NULL, false, 'was terminated by an operator.');
     -- Nothing more is routed to them before what was is deleted.
     FOR waiting_instance IN
         SELECT s.host_id, s.instance_id FROM subscriptions s WHERE s.instance_id = ANY (idle) AND s.removed_at IS NULL
@@ -36,6 +37,10 @@ BEGIN
         PERFORM int_release(released.ids, released.counts);
     END IF;
     taken := int_take_instances(idle, p_suspended => true);
+    -- The callers of other messages in the suspended queue got a fault when these were suspended.
+    PERFORM int_fault_instances(
+        NULL, ARRAY(SELECT t FROM unnest(taken) t WHERE t.cause IS NULL OR t.cause = 'port stopped'), false,
+        'was terminated by an operator.');
     PERFORM int_finish(taken);
     RETURN QUERY
     WITH released_messages (id) AS (

@@ -195,6 +195,7 @@ def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
     """Return the stored fields of an orchestration, declared or deployed. Its state belongs to the operator. The ports
     follow from its code, and bindings are compared with those of operators."""
     settings = {
+        "answers": False,  # of one that an earlier version has stored
         **one.definition,
         "convoy": [dotted_name(*split_key(key)) for key in one.convoy],
         "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in one.correlations],

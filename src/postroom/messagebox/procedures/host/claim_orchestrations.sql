@@ -1,6 +1,7 @@
 -- Take the messages for orchestrations of host __HOST__ from its work queue, wake the instances whose timer is due, and
 -- claim instances that are ready, by priority and then by the number of their first message. The messages of an
--- instance that is claimed or suspended are taken too: they wait at the instance. A first message creates its instance.
+-- instance that is claimed or suspended are taken too: they wait at the instance. The callers of requests that join a
+-- suspended instance get a fault. A first message creates its instance.
 -- Only the orchestrations in p_services are claimed, whose code the host instance has loaded: one that was just applied
 -- may be activated before. Versions of an orchestration share their convoys: the first message decides about the
 -- version.
@@ -8,7 +9,8 @@
 -- which timers may fire: those that are due now, or none if a message that came before the timer is still in the queue.
 -- Indexes: work_queue_unclaimed, work_queue_instance, suspended_queue_instance, orchestration_instances_due,
 -- orchestration_instances_ready, orchestration_instances_suspected, operation_instances_pending.
--- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these.
+-- Locks: the taken rows; the instances, in the order of their ids, so that it waits for persistence points of these;
+-- then see int_fault_requests.
 CREATE OR REPLACE FUNCTION messagebox.claim_orchestrations___HOST__(
     p_claim_id uuid, p_host_instance integer, p_limit integer, p_services uuid[], p_now timestamptz DEFAULT now()
 ) RETURNS TABLE (
@@ -19,6 +21,7 @@ SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET e
 #variable_conflict use_column
 DECLARE
     suspect uuid;
+    suspended uuid[];
 BEGIN
     WITH best AS MATERIALIZED (
         SELECT w.ctid AS place, w.instance_id, w.seq, w.task FROM __HOST___q w
@@ -45,12 +48,19 @@ BEGIN
     ), delivered AS (
         INSERT INTO orchestration_messages (instance_id, seq, message_id, subscription_id, enqueued_at, counted_in)
         SELECT t.instance_id, t.seq, t.message_id, t.subscription_id, t.enqueued_at, t.counted_in FROM taken t
+    ), joined AS (
+        INSERT INTO orchestration_instances AS i (instance_id, host_id, service_id, priority, created_at, ready_seq)
+        SELECT t.instance_id, __HOST_ID__, (array_agg(t.service_id ORDER BY t.seq))[1], min(t.priority), p_now,
+               min(t.seq)
+          FROM taken t GROUP BY t.instance_id ORDER BY t.instance_id
+        ON CONFLICT (instance_id) DO UPDATE
+           SET ready_seq = least(i.ready_seq, excluded.ready_seq), priority = excluded.priority
+        RETURNING i.instance_id, i.suspended_at
     )
-    INSERT INTO orchestration_instances AS i (instance_id, host_id, service_id, priority, created_at, ready_seq)
-    SELECT t.instance_id, __HOST_ID__, (array_agg(t.service_id ORDER BY t.seq))[1], min(t.priority), p_now, min(t.seq)
-      FROM taken t GROUP BY t.instance_id ORDER BY t.instance_id
-    ON CONFLICT (instance_id) DO UPDATE
-       SET ready_seq = least(i.ready_seq, excluded.ready_seq), priority = excluded.priority;
+    SELECT array_agg(j.instance_id) INTO suspended FROM joined j WHERE j.suspended_at IS NOT NULL;
+    IF suspended IS NOT NULL THEN
+        PERFORM int_fault_instances(suspended, NULL, true, 'is suspended.');
+    END IF;
     UPDATE orchestration_instances i SET ready_seq = nextval('messagebox.queue_sequence')
      WHERE i.instance_id = ANY (ARRAY(
            SELECT w.instance_id FROM orchestration_instances w

@@ -159,6 +159,9 @@ BEGIN
                    ON e.instance_id = z.instance_id) u;
     IF suspended IS NOT NULL THEN
         PERFORM int_suspend(suspended);
+        PERFORM int_fault_instances(
+            NULL, ARRAY(SELECT s FROM unnest(suspended) s WHERE s.cause = 'failure'), false,
+            'has ended without receiving the request.');
     END IF;
     RETURN ended;
 END $$;

@@ -5,8 +5,10 @@
 -- message, and the length of the journal with the entry that received it. An instance that an operator wants to suspend
 -- or terminate is not claimed any more either, although it has more to do (INS-05): those are "interrupted".
 -- p_suspensions has the reasons of instances that suspend themselves, which are released. The reason stays if an
--- operator wants to suspend the instance, too: whoever resumes it has to know both.
--- Indexes: the primary keys, operation_instances_pending. Locks: the rows of the instances, in the order of the array.
+-- operator wants to suspend the instance, too: whoever resumes it has to know both. The callers of its requests get a
+-- fault.
+-- Indexes: the primary keys, operation_instances_pending. Locks: the rows of the instances, in the order of the array,
+-- then see int_fault_requests.
 CREATE OR REPLACE FUNCTION messagebox.persist_orchestrations___HOST__(
     p_instance_ids uuid[], p_claim_ids uuid[], p_journal_lengths integer[], p_turns text[], p_wake_at timestamptz[],
     p_release boolean[], p_suspensions text[], p_consumed_by uuid[], p_consumed bigint[], p_consumed_in integer[],
@@ -14,6 +16,8 @@ CREATE OR REPLACE FUNCTION messagebox.persist_orchestrations___HOST__(
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    suspended record;
 BEGIN
     WITH persisted AS (
         UPDATE orchestration_instances i
@@ -46,4 +50,11 @@ BEGIN
     UPDATE orchestration_messages m SET consumed_in = c.consumed_in
       FROM unnest(p_consumed_by, p_consumed, p_consumed_in) AS c (instance_id, seq, consumed_in)
      WHERE m.instance_id = c.instance_id AND m.seq = c.seq AND c.instance_id = ANY (stored);
+    FOR suspended IN
+        SELECT p.instance_id, p.suspension FROM unnest(p_instance_ids, p_suspensions) AS p (instance_id, suspension)
+         WHERE p.suspension IS NOT NULL AND p.instance_id = ANY (stored)
+    LOOP
+        PERFORM int_fault_instances(
+            ARRAY[suspended.instance_id], NULL, true, 'has suspended itself: ' || suspended.suspension);
+    END LOOP;
 END $$;
