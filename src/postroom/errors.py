@@ -278,6 +278,12 @@ class CorrelationFailure(MessageFailure):
         )
 
 
+class LoopDetected(MessageFailure):
+    """Services activate each other without end: the message was passed on too often."""
+
+    code = "LOOP"
+
+
 class StorageFailure(MessageFailure):
     """PostgreSQL does not accept a value of the message."""
 

@@ -71,6 +71,8 @@ class BTS:
     ExpirationTime = _bts("ExpirationTime", datetime)
     FaultName = _bts("FaultName", str)
     FaultQueue = _bts("FaultQueue", str)
+    HopCount = _bts("HopCount", int)  # how many services have passed it on; not in the published schema
+    HopServices = _bts("HopServices", str)  # the last of these services; not in the published schema
     InboundTransportLocation = _bts("InboundTransportLocation", str)
     InboundTransportType = _bts("InboundTransportType", str)
     InterchangeID = _bts("InterchangeID", str)
@@ -250,6 +252,8 @@ ENGINE_PROPERTIES: frozenset[str] = frozenset(
         BTS.IsSolicitResponse,
         BTS.SPName,
         BTS.ActivationServiceID,
+        BTS.HopCount,
+        BTS.HopServices,
         *(member for name, member in vars(BTS).items() if name.startswith("Ack") and name != "AckRequired"),
         *(member for member in vars(ErrorReport).values() if isinstance(member, Property)),
     )

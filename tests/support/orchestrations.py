@@ -62,10 +62,13 @@ class Clock:
         return self.time
 
 
-def apply_orchestrations(box: Box, folder: Path, code: str, *, backlog: Backlog | None = None) -> Plan:
-    """Write an application, after imports, properties and a send port ``Out``, and apply it."""
+def apply_orchestrations(
+    box: Box, folder: Path, code: str, *, host: str = 'app.host("Default")', backlog: Backlog | None = None
+) -> Plan:
+    """Write an application, after imports, properties and a send port ``Out``, and apply it. ``host`` declares the
+    host."""
     file = folder / "app.py"
-    file.write_text(_HEAD + textwrap.dedent(code))
+    file.write_text(_HEAD.replace('app.host("Default")', host) + textwrap.dedent(code))
     return apply(box.connection, load(file), home=folder, backlog=backlog)
 
 

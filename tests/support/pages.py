@@ -172,6 +172,9 @@ SET_BY = {
     "BTS.IsRequestResponse": "every request of a two-way receive port, written",
     "BTS.IsSolicitResponse": "every response of a two-way send port, written",
     "BTS.RouteDirectToTP": "every response that a caller waits for, promoted",
+    "BTS.HopCount": "a message that an orchestration sends, or a response that a send port has received, written: how"
+    " many services have [passed it on](../how-to/orchestrations.md#loops)",
+    "BTS.HopServices": "the same messages, written: the last ten of these services",
     "HTTP.ResponseStatusCode": "every response of a two-way send port, written; whoever builds the response [to a"
     " caller](../how-to/two-way-http.md#status-and-headers): its status",
     "HTTP.UserHttpHeaders": "whoever builds the response [to a"

@@ -65,6 +65,7 @@ class Application(Declarations):
         isolated: bool | None = None,
         handlers: Sequence[Handler] | None = None,
         throttling: Throttling | None = None,
+        max_hops: int | None = None,
     ) -> None:
         """Declare a host for locations and ports of this application. The host ``Main`` always exists.
 
@@ -73,8 +74,9 @@ class Application(Declarations):
         originators. An ``isolated`` host only receives, by HTTP or with adapters that it polls. It has no send ports
         or orchestrations, and its login needs no access to receivers. ``handlers`` are the adapters that it runs, each
         in one direction, such as ``[Handler("http", "send")]``. By default it runs every adapter that its type allows.
-        ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down. Arguments that
-        are left out may be set by another application that declares the host.
+        ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down. A message
+        that more than ``max_hops`` services have passed on, 100 by default, is suspended as a part of a loop. Arguments
+        that are left out may be set by another application that declares the host.
         """
         self.hosts.append(declare(Declared, locals()))
 

@@ -30,6 +30,7 @@ from postroom.application.source_position import SourcePosition
 from postroom.filters.authorisation import ApplicationProperties, comparable_text
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter, parse
+from postroom.hops import MAX_HOPS
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.orchestrations.components import StoredAnyPipeline
 from postroom.pipelines.receive.definition import StoredPipeline
@@ -117,6 +118,8 @@ class HostDefinition(ArtifactDefinition):
     """None, if no application sets them: the default handlers."""
     properties: tuple[ApplicationProperty, ...] | None = None
     throttling: Throttling | None = None
+    max_hops: int | None = None
+    """How many services may pass on what a message was caused by."""
 
     @classmethod
     def list_settings(cls) -> list[str]:
@@ -145,7 +148,9 @@ class HostDefinition(ArtifactDefinition):
         return not self.isolated or handler.can_be_isolated
 
 
-_UNSET_HOST = HostDefinition(name="", properties=(), trusted=False, isolated=False, throttling=Throttling())
+_UNSET_HOST = HostDefinition(
+    name="", properties=(), trusted=False, isolated=False, throttling=Throttling(), max_hops=MAX_HOPS
+)
 
 
 class ReceiveLocationDefinition(ArtifactDefinition):

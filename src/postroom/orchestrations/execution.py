@@ -27,7 +27,8 @@ from postroom.errors import BadValue, RoutingFailure, StateError
 from postroom.filters.evaluate import matches
 from postroom.filters.expression import Filter
 from postroom.filters.text import format_filter
-from postroom.message import Message, Part
+from postroom.hops import add_hop
+from postroom.message import Context, Message, Part
 from postroom.orchestrations.code_places import describe_compensations, format_traceback
 from postroom.orchestrations.definition import Orchestration
 from postroom.orchestrations.event_loop import InstanceLoop, install_hooks
@@ -126,8 +127,9 @@ class Execution:
         self._engine_values: set[tuple[str, Value]] = set()
         #: The requests that it has not answered.
         self.requests = OpenRequests()
-        #: The message that started it.
+        #: The message that started it, and its context.
         self.first_message: uuid.UUID | None = None
+        self._activated_by = Context()
         self._step_futures: dict[int, asyncio.Future[object]] = {}
         self._suspensions: list[tuple[Suspend, asyncio.Future[None]]] = []
 
@@ -167,7 +169,7 @@ class Execution:
         match event:
             case Started() if self._loop is None:
                 self._seed = event.seed
-                self.first_message = event.message.message_id
+                self.first_message, self._activated_by = event.message.message_id, event.message.context
                 self._loop = InstanceLoop(event.time, owner=self)  # type: ignore[abstract]
                 self._main = self._loop.create_task(self.orchestration.run(event.message))
                 if self.orchestration.activations and not self.carried.journal:
@@ -318,7 +320,8 @@ class Execution:
         self, message: Message, port: str | None, direct_port: str | None = None, *, call: str = "send"
     ) -> Send:
         number = self._next_number()
-        message = _with_derived_ids(message, self._derive_id(f"send {number}"))
+        context = add_hop(message.context, self.orchestration.name, cause=self._activated_by)
+        message = _with_derived_ids(message, context, self._derive_id(f"send {number}"))
         place = self.loop.find_place()
         return Send(number=number, place=place, message=message, port=port, direct_port=direct_port, call=call)
 
@@ -528,7 +531,7 @@ def get_execution() -> Execution:
     return owner
 
 
-def _with_derived_ids(message: Message, message_id: uuid.UUID) -> Message:
+def _with_derived_ids(message: Message, context: Context, message_id: uuid.UUID) -> Message:
     # Not by ``replace``, which takes longer than the rest: it runs for every send.
     parts = [
         Part(
@@ -540,6 +543,4 @@ def _with_derived_ids(message: Message, message_id: uuid.UUID) -> Message:
         )
         for part in message.parts
     ]
-    return Message(
-        context=message.context, parts=tuple(parts), body_part_name=message.body_part_name, message_id=message_id
-    )
+    return Message(context=context, parts=tuple(parts), body_part_name=message.body_part_name, message_id=message_id)

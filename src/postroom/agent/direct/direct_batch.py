@@ -23,10 +23,12 @@ from postroom.agent.routing.batch_matches import MatchResult
 from postroom.agent.routing.matching import IndexMatcher, Matcher, routing_failure
 from postroom.agent.routing.routes import OrderedRoutes, RoutedMessages
 from postroom.agent.routing_failure_reports import RoutingFailureReport, write_suspensions
+from postroom.correlation_tokens import find_reply_address
 from postroom.errors import (
     BadValue,
     CorrelationFailure,
     DuplicateKey,
+    LoopDetected,
     MessageFailure,
     PublishFailed,
     PublishResult,
@@ -34,6 +36,7 @@ from postroom.errors import (
     StateError,
     restore_failure,
 )
+from postroom.hops import count_hops
 from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.connection import Connection, Precondition, select_calls
@@ -142,8 +145,9 @@ class DirectBatch(PublishBatch):
         if self._digest is not None and not take_receipts(connection, [Receipt(unit=self._publication.unit)]):
             self._repeat(read_outcome(connection, self._publication.unit, self._digest))
             return False
-        self._failures = {**_find_bad_values(self._matcher.value_types(connection), self._messages), **self._failures}
-        if any(not _is_suspended_on_failure(self._messages[row]) for row in self._failures):
+        bad_values = _find_bad_values(self._matcher.value_types(connection), self._messages)
+        self._failures = {**_find_loops(self._messages, self._host.max_hops), **bad_values, **self._failures}
+        if any(not self._is_suspended(row, failure) for row, failure in self._failures.items()):
             raise PublishFailed(_build_results(self._messages, self._failures, {}))
         if any(has_originator(message.context) for message in self._messages):
             self._login = self._matcher.login(connection)
@@ -176,9 +180,7 @@ class DirectBatch(PublishBatch):
             if row not in routed and (row in self._failures or not is_acknowledgement(message.context))
         }
         failures |= self._find_lost_answers(matches)
-        rejected = {
-            row: failure for row, failure in failures.items() if not _is_suspended_on_failure(self._messages[row])
-        }
+        rejected = {row: failure for row, failure in failures.items() if not self._is_suspended(row, failure)}
         if rejected:
             lock_current(connection, matches.version)
             raise self._reject(rejected)
@@ -202,6 +204,14 @@ class DirectBatch(PublishBatch):
         self._routed = RoutedMessages(self._messages, matches, [self._unit] * len(self._messages))
         self._routed.count_in_rows(suspended=failures)
         return matches.version
+
+    def _is_suspended(self, row: int, failure: MessageFailure | BadValue) -> bool:
+        """Return True if a message that has failed is suspended. Otherwise the publish fails. A loop is suspended, but
+        not a request: nobody would answer it."""
+        context = self._messages[row].context
+        if isinstance(failure, LoopDetected) and find_reply_address(context) is None:
+            return True
+        return context.get(BTS.SuspendMessageOnRoutingFailure) is True
 
     def _find_lost_answers(self, matches: MatchResult) -> dict[int, MessageFailure | BadValue]:
         """Return the failures of answers whose caller is gone."""
@@ -335,7 +345,7 @@ class DirectBatch(PublishBatch):
             cause=Cause.FAILURE,
             error_code=failure.code,
             error_description=failure.what if isinstance(failure, BadValue) else str(failure),
-            resumable=isinstance(failure, RoutingFailure)
+            resumable=isinstance(failure, RoutingFailure | LoopDetected)
             and (place is None or place.resumable)
             and not is_suspended_as_non_resumable(self._messages[row].context),
             adapter=None if place is None else place.adapter,
@@ -385,13 +395,27 @@ def _build_results(
     ]
 
 
-def _is_suspended_on_failure(message: Message) -> bool:
-    return message.context.get(BTS.SuspendMessageOnRoutingFailure) is True
-
-
 def _to_routing_failure(message: Message, unauthorised_hosts: Collection[str]) -> RoutingFailure:
     context = message.context
     return routing_failure(context.get(BTS.MessageType), context.predicates, unauthorised_hosts)
+
+
+def _find_loops(messages: Sequence[Message], limit: int) -> dict[int, LoopDetected]:
+    """Return the failures of messages that were passed on too often, by row. An answer may have one hop more than its
+    request."""
+    if all(count_hops(message.context) <= limit for message in messages):
+        return {}
+    return {
+        row: LoopDetected(
+            f"The message was passed on {hops} times, and the limit is {limit}: services activate each other.",
+            why=f"The last of them are: {message.context.get(BTS.HopServices)}.",
+            hint="Correct their filters, and resume the message, which is published once, or terminate it. If a chain "
+            "is this long, raise max_hops of the host.",
+        )
+        for row, message in enumerate(messages)
+        if (hops := count_hops(message.context)) > limit + message.context.is_promoted(BTS.RouteDirectToTP)
+        and not is_acknowledgement(message.context)
+    }
 
 
 def _find_bad_values(value_types: Mapping[str, ValueType], messages: Sequence[Message]) -> dict[int, BadValue]:

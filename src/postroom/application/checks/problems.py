@@ -106,6 +106,8 @@ def _host_statement_problems(host: Declared) -> Iterator[str]:
         yield f"isolated is {host.isolated!r}, but must be True or False."
     if host.isolated and host.name.lower() == DEFAULT_HOST.lower():
         yield f"{DEFAULT_HOST} is the default host, which cannot be isolated. Declare another host."
+    if host.max_hops is not None and (type(host.max_hops) is not int or host.max_hops < 1):
+        yield f"max_hops is {host.max_hops!r}, but must be a number above 0."
     if isinstance(host.throttling, Throttling):
         yield from host.throttling.problems()
     elif host.throttling is not None:

@@ -33,6 +33,7 @@ from postroom.errors import (
     ReadInterrupted,
     is_environment_error,
 )
+from postroom.hops import add_hop
 from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
 from postroom.hosts.messaging.failures import describe_sent
 from postroom.message import Context, Message, format_content_type
@@ -126,7 +127,7 @@ def _build_context(port: SendPort, request: Context, document: Context, response
         .write(BTS.IsSolicitResponse, True)
         .write(BTS.InterchangeID, request.get(BTS.InterchangeID, str(response.interchange_id)))
     )
-    return copy_token(request, context)
+    return copy_token(request, add_hop(context, port.name, cause=request))
 
 
 class ResponseDelivery:

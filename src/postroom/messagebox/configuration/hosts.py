@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from postroom.errors import NotAllowed, NotFound, StateError, suggest_names
 from postroom.filters.authorisation import ApplicationProperties
+from postroom.hops import MAX_HOPS
 from postroom.messagebox.connection import Connection, read_value
 from postroom.messagebox.statements import statement
 from postroom.throttling import Overrides, Throttling, load_overrides, load_throttling
@@ -64,6 +65,11 @@ class Host:
     @property
     def isolated(self) -> bool:
         return bool(self.definition.get("isolated"))
+
+    @property
+    def max_hops(self) -> int:
+        """How many services may pass on what a message was caused by."""
+        return int(self.definition.get("max_hops") or MAX_HOPS)
 
     @property
     def messaging_class(self) -> ServiceClass:

@@ -91,6 +91,11 @@ def _advise(instance: Instance) -> str:
             return f"Correct service_window= of the port and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_STOPPED":
             return _advise_to_start(instance, resume)
+        case "LOOP":
+            return (
+                "Correct the filters of the services that activate each other, and apply them. Then publish the message"
+                f" once: {resume}\nOr: {terminate}"
+            )
         case "ORCHESTRATION" | "ORCHESTRATION_CODE" | "JOURNAL" | "JOURNAL_FULL" | "STEP_RESULT":
             return f"Correct the orchestration and apply it, then: {resume}\nOr: {terminate}"
         case "PORT_GONE":

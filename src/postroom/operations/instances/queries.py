@@ -27,6 +27,7 @@ ERROR_CODES = frozenset(
         "PROGRAM",
         "SUBSCRIPTION_EXPIRED",
         "CORRELATION",
+        "LOOP",
         "ORCHESTRATION",
         "ORCHESTRATION_CODE",
         "JOURNAL",
