@@ -63,13 +63,19 @@ class Clock:
 
 
 def apply_orchestrations(
-    box: Box, folder: Path, code: str, *, host: str = 'app.host("Default")', backlog: Backlog | None = None
+    box: Box,
+    folder: Path,
+    code: str,
+    *,
+    host: str = 'app.host("Default")',
+    backlog: Backlog | None = None,
+    allow_incompatible: bool = False,
 ) -> Plan:
     """Write an application, after imports, properties and a send port ``Out``, and apply it. ``host`` declares the
     host."""
     file = folder / "app.py"
     file.write_text(_HEAD.replace('app.host("Default")', host) + textwrap.dedent(code))
-    return apply(box.connection, load(file), home=folder, backlog=backlog)
+    return apply(box.connection, load(file), home=folder, backlog=backlog, allow_incompatible=allow_incompatible)
 
 
 def publish(box: Box, kind: str, *bodies: str, key: str = "k") -> None:

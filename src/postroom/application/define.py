@@ -17,6 +17,7 @@ from postroom.application.definition import (
     ApplicationDefinition,
     ApplicationProperty,
     HostDefinition,
+    LoadedCode,
     OrchestrationDefinition,
     ReceiveLocationDefinition,
     ReceivePortDefinition,
@@ -34,6 +35,7 @@ from postroom.pipelines import PassThrough, Receive, ReceivePipeline, Rows
 from postroom.pipelines.rows.source import RowSource
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT
 from postroom.pipelines.shipping.modules import digest_code
+from postroom.pipelines.shipping.reached_code import find_reached_code
 from postroom.properties import Property
 
 _Definition = TypeVar(
@@ -156,11 +158,13 @@ def _group_definition(group: Declared, known: list[Property]) -> SendPortGroupDe
 def _orchestration_definition(declared: Declared, spelling: dict[str, str]) -> OrchestrationDefinition:
     orchestration, file = declared.orchestration, Path(declared.position.file).resolve()
     components = Components.pack(orchestration.maps, orchestration.pipelines, declared.position.folder)
+    reached = find_reached_code(orchestration.function, file.parent)
     return OrchestrationDefinition(
         name=orchestration.name,
         version=orchestration.version,
         file=str(file),
         code=digest_code(file),
+        reached_code="" if reached is None else reached.digest,
         filter=orchestration.activate,
         convoy=orchestration.convoy,
         ordered=declared.ordered,
@@ -176,6 +180,7 @@ def _orchestration_definition(declared: Declared, spelling: dict[str, str]) -> O
         renamed_from=declared.renamed_from,
         maps=components.maps,
         pipelines=components.pipelines,
+        loaded=LoadedCode(orchestration),
         position=declared.position,
     )
 

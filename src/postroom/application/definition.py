@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -33,6 +34,7 @@ from postroom.filters.text import format_filter, parse
 from postroom.hops import MAX_HOPS
 from postroom.maps.port_maps import NO_MAPS, PortMaps
 from postroom.orchestrations.components import StoredAnyPipeline
+from postroom.orchestrations.definition import Orchestration
 from postroom.pipelines.receive.definition import StoredPipeline
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.properties import Property
@@ -256,6 +258,13 @@ class SendPortGroupDefinition(ArtifactDefinition):
         return None if filter is None else format_filter(filter)
 
 
+@dataclass(frozen=True)
+class LoadedCode:
+    """The code of an orchestration, if it was loaded from its file. It is not part of a definition: all are equal."""
+
+    orchestration: Orchestration | None = field(default=None, compare=False)
+
+
 class OrchestrationDefinition(ArtifactDefinition):
     """An orchestration in one version. Its code stays in the file of the application."""
 
@@ -265,6 +274,8 @@ class OrchestrationDefinition(ArtifactDefinition):
     """The file of the application, where its hosts run."""
     code: str
     """A digest of that file and of those that it imports from its folder."""
+    reached_code: str = ""
+    """A digest of its function, and of what that reaches in these files. Empty if it is not known."""
     filter: InstanceOf[Filter] | None = None
     """The filter of the activation subscription. None: other orchestrations start it."""
     convoy: tuple[StoredProperty, ...] = ()
@@ -286,6 +297,7 @@ class OrchestrationDefinition(ArtifactDefinition):
     """The maps that its code applies."""
     pipelines: tuple[StoredAnyPipeline, ...] = ()
     """The pipelines that its code runs."""
+    loaded: InstanceOf[LoadedCode] = Field(default=LoadedCode(), exclude=True, repr=False)
 
     @field_serializer("filter")
     def _filter_as_text(self, filter: Filter | None) -> str | None:

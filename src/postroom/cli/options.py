@@ -139,6 +139,12 @@ backlog_option = click.option(
     "by the current subscriptions, or are deleted. Required if there are any.",
 )
 
+allow_incompatible_option = click.option(
+    "--allow-incompatible",
+    is_flag=True,
+    help="Apply although waiting instances of orchestrations do not fit the changed code. They are suspended.",
+)
+
 _PROPERTY_OPTIONS = (
     click.option(
         "-p", "--promoted", multiple=True, metavar="PROPERTY=VALUE", help="A promoted property, used for routing."

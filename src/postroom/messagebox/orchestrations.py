@@ -402,6 +402,14 @@ def read_stored_journal(connection: Connection, instance_id: uuid.UUID) -> Store
     return next(iter(read_records(connection, StoredJournal, query, (instance_id,))), None)
 
 
+def list_replayable_instances(
+    connection: Connection, service_id: uuid.UUID, *, limit: int
+) -> tuple[list[uuid.UUID], int]:
+    """Return the ids of instances of an orchestration that have a journal, at most ``limit``, and the number of all."""
+    rows = connection.execute(statement("queries/list_replayable_instances"), (service_id, limit)).fetchall()
+    return [instance_id for instance_id, _ in rows], rows[0][1] if rows else 0
+
+
 def store_orchestration(
     connection: Connection,
     definition: Mapping[str, Any],

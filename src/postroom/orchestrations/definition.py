@@ -62,6 +62,8 @@ class Orchestration:
     """The folder of the application."""
     deployed: Components | None = None
     """The maps and pipelines as they were applied. None: they are those of the folder."""
+    code: str | None = None
+    """A digest of the code that the function reaches, with its lines, in a host. None if it is not known."""
     send_ports: Sequence[Any] = ()
     """The send ports that its application declares, for tests. More can be declared after it."""
     bindings: Mapping[str, SendPort | str | None] = field(default_factory=dict)
@@ -70,8 +72,9 @@ class Orchestration:
     """Its old name. The journals of its callers may have it."""
 
     def has_code_of(self, other: Orchestration) -> bool:
-        """Return True if both run the same function with the same maps and pipelines."""
-        return self.function is other.function and self.deployed == other.deployed
+        """Return True if both run the same code with the same maps and pipelines."""
+        is_same = self.function is other.function or (self.code is not None and self.code == other.code)
+        return is_same and self.deployed == other.deployed
 
     @cached_property
     def components(self) -> Components:

@@ -362,7 +362,7 @@ def replay(
         why = _repeat(execution, turn)
         if why is not None:
             execution.close()
-            raise JournalMismatch(
+            mismatch = JournalMismatch(
                 f"{orchestration.name}, version {orchestration.version}, does not fit the journal at turn {number}, "
                 f"{type(turn.event).__name__} of {turn.event.time.isoformat(timespec='seconds')}.",
                 why=why,
@@ -370,6 +370,8 @@ def replay(
                 "has not changed, it depends on something that is not in the journal: take the time from "
                 "orchestrations.now(), and everything else from a step. Then resume.",
             )
+            mismatch.turn = number
+            raise mismatch
     execution.requests.take_settled()  # stored with the journal
     return execution
 

@@ -26,9 +26,11 @@ class JournalFull(StateError):
 
 
 class JournalMismatch(StateError):
-    """The code of an orchestration does not issue the commands that are in the journal of an instance."""
+    """The code of an orchestration does not issue the commands that are in the journal of an instance. ``turn`` is the
+    number of the first turn that differs."""
 
     code = "JOURNAL"
+    turn: int | None = None
 
 
 class NotAwaited(StateError):

@@ -33,6 +33,7 @@ def deploy_and_supervise(
     report: Report,
     report_problem: Report | None = None,
     backlog: Backlog | None = None,
+    allow_incompatible: bool = False,
     monitoring: MonitoringSettings | None = None,
 ) -> Iterator[Supervisor]:
     """Apply the application to its MessageBox and yield a supervisor that is ready to run. Spark starts meanwhile: it
@@ -54,7 +55,7 @@ def deploy_and_supervise(
             if server is not None:
                 report("Starting PostgreSQL")
             with server or nullcontext():
-                _apply(definition, supervisor.url, home, report, backlog)
+                _apply(definition, supervisor.url, home, report, backlog, allow_incompatible)
                 if pipelines:
                     report("Spark is starting, which takes some seconds")
                 yield supervisor
@@ -71,10 +72,17 @@ def _find_pipelines(definition: ApplicationDefinition) -> dict[str, bool]:
     return hosts
 
 
-def _apply(definition: ApplicationDefinition, url: str, home: Path, report: Report, backlog: Backlog | None) -> None:
+def _apply(
+    definition: ApplicationDefinition,
+    url: str,
+    home: Path,
+    report: Report,
+    backlog: Backlog | None,
+    allow_incompatible: bool,
+) -> None:
     migrate(url)
     with connect(url, application_name="postroom apply") as connection:
-        applied = apply(connection, definition, home=home, backlog=backlog)
+        applied = apply(connection, definition, home=home, backlog=backlog, allow_incompatible=allow_incompatible)
         for step in (step for step in applied.changes if step.action is Action.REMOVE):
             report(f"Removed: {step.kind} {step.name}")
         for remark in (*map(str, apply_backlog_decisions(connection, definition.name)), *applied.notes):

@@ -301,6 +301,33 @@ def test_a_saved_journal_is_replayed_against_new_code(
     assert "redacted: Shop.Customer." in shown
 
 
+def test_changed_code_that_a_waiting_instance_cannot_continue_with_is_applied_only_if_it_is_allowed(
+    shop: Run, recorder: RecordingAdapter, database: str, tmp_path: Path
+) -> None:
+    """ORC-58."""
+    publish(shop, tmp_path, "order")
+    with connect(database) as connection:
+        contents = Contents(connection)
+        wait_until(lambda: contents.count("waiting orchestrations") == 1, what="a waiting instance")
+        [instance] = contents.orchestration_instances()
+    app = tmp_path / "shop.py"
+    app.write_text(APP.replace('Message.of(b"reserve"), to="Warehouse"', 'Message.of(b"reserve")'))
+    planned = shop("plan", app, "-o", "json")
+    assert planned.code == ExitCode.REFUSED
+    [incompatible] = planned.json["incompatible_instances"]
+    assert incompatible["instance_id"] == str(instance.instance_id)
+    assert (incompatible["orchestration"], incompatible["version"], incompatible["turn"]) == ("ship", 1, 1)
+    assert incompatible["difference"].startswith("The journal has 'send Warehouse' (shop.py:")
+    refused = shop("apply", app)
+    assert refused.code == ExitCode.REFUSED
+    assert f"{instance.instance_id}, turn 1: {incompatible['difference']}" in refused.err
+    assert "use --allow-incompatible" in refused.err
+    assert shop("plan", app, "--allow-incompatible").code == ExitCode.OK
+    applied = shop("apply", app, "--allow-incompatible")
+    assert applied.code == ExitCode.OK
+    assert "one waiting instance cannot continue with the changed code" in applied.out
+
+
 def test_a_messaging_instance_has_no_journal(shop: Run, tmp_path: Path) -> None:
     publish(shop, tmp_path, "order")
     [waiting] = shop("instance", "list", "-o", "json").json

@@ -82,6 +82,10 @@ class Orchestrations(Statements):
         rows = self.connection.execute("SELECT turns FROM orchestration_journal ORDER BY number")
         return [turn for (turns,) in rows for turn in turns]
 
+    def damage_journals(self) -> None:
+        """Replace all journals by something that is none."""
+        self.connection.execute("""UPDATE orchestration_journal SET turns = '[{"time": "never"}]'""")
+
     def claim_orchestration(self, instance_id: uuid.UUID) -> None:
         """Let another claim take an orchestration instance."""
         self.connection.execute(

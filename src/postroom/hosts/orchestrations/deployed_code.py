@@ -19,6 +19,7 @@ from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.orchestrations.components import Components
 from postroom.orchestrations.definition import Orchestration
 from postroom.pipelines.shipping.modules import digest_code, find_imported_files
+from postroom.pipelines.shipping.reached_code import find_reached_code
 
 _log = logging.getLogger(__name__)
 
@@ -87,12 +88,17 @@ def _load_applied(file: str, digest: str) -> _Declared | str:
     _keep_source(Path(file))
     declared: _Declared | str
     try:
-        declared = load_orchestrations(Path(file))
+        declared = {key: _add_digest(one, Path(file).parent) for key, one in load_orchestrations(Path(file)).items()}
     except PostroomError as error:
         _log.error("the orchestrations of %s cannot be loaded: %s", file, error)
         declared = f"The file {file} cannot be loaded on this machine.\n{error}\nCorrect it, and resume the instance."
     _check_digest(file, digest)
     return declared
+
+
+def _add_digest(orchestration: Orchestration, folder: Path) -> Orchestration:
+    reached = find_reached_code(orchestration.function, folder)
+    return replace(orchestration, code=None if reached is None else reached.located_digest)
 
 
 def _keep_source(file: Path) -> None:

@@ -275,7 +275,7 @@ class LiveInstances:
 
     def take(self, instance_id: uuid.UUID, orchestration: Orchestration, journal_length: int) -> Execution | None:
         """Return the execution if it runs this code and its journal has this length. Another host may have continued
-        it."""
+        it, or the code may have been applied again with changes."""
         with self._lock:
             entry = self._remove(instance_id) if instance_id in self._entries else None
         if entry is None:

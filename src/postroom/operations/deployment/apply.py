@@ -37,6 +37,7 @@ from postroom.operations.deployment.endpoints import LOCATIONS, find_removed_loc
 from postroom.operations.deployment.hosts import store_hosts
 from postroom.operations.deployment.orchestrations import ORCHESTRATIONS, find_new_orchestration_names
 from postroom.operations.deployment.plan import Action, ChangeKind, Plan
+from postroom.operations.deployment.waiting_journals import check_waiting_journals
 from postroom.system_properties import SYSTEM_PROPERTIES
 
 
@@ -71,11 +72,20 @@ def find_deployment_problems(
 
 
 def plan(
-    connection: Connection, definition: ApplicationDefinition, *, home: Path, backlog: Backlog | None = None
+    connection: Connection,
+    definition: ApplicationDefinition,
+    *,
+    home: Path,
+    backlog: Backlog | None = None,
+    allow_incompatible: bool = False,
 ) -> Plan:
-    """Return what ``apply`` would do now, including conflicts with the MessageBox. Nothing is changed."""
+    """Return what ``apply`` would do now, including conflicts with the MessageBox. Nothing is changed.
+
+    The journals of waiting instances are replayed with the code that was loaded from the application's file."""
     deployed = _read_snapshot(connection, definition)
-    return compare(Comparison(definition=definition, deployed=deployed, home=home, backlog=backlog))
+    compared = Comparison(definition=definition, deployed=deployed, home=home, backlog=backlog)
+    planned = compare(compared)
+    return check_waiting_journals(connection, compared, planned).add_to(planned, allow_incompatible=allow_incompatible)
 
 
 def _read_snapshot(connection: Connection, definition: ApplicationDefinition) -> Deployed:
@@ -97,14 +107,20 @@ def plan_removal(connection: Connection, name: str, *, home: Path, backlog: Back
 
 
 def apply(
-    connection: Connection, definition: ApplicationDefinition, *, home: Path, backlog: Backlog | None = None
+    connection: Connection,
+    definition: ApplicationDefinition,
+    *,
+    home: Path,
+    backlog: Backlog | None = None,
+    allow_incompatible: bool = False,
 ) -> Plan:
     """Deploy the application in one transaction and return the executed plan.
 
     Raise DefinitionRefused with all problems if there are any. An unchanged application changes nothing. ``backlog`` is
-    what becomes of the instances of what is removed. Call ``apply_backlog_decisions`` afterwards: it
-    reroutes or terminates them."""
-    return _deploy(connection, definition, home, backlog, lambda planned: planned)
+    what becomes of the instances of what is removed. Call ``apply_backlog_decisions`` afterwards: it reroutes or
+    terminates them. With ``allow_incompatible`` waiting instances whose journals do not fit the changed code are no
+    problem: they are suspended when something happens to them."""
+    return _deploy(connection, definition, home, backlog, lambda planned: planned, allow_incompatible)
 
 
 def remove(connection: Connection, name: str, *, home: Path, backlog: Backlog | None = None) -> Plan:
@@ -121,12 +137,14 @@ def _deploy(
     home: Path,
     backlog: Backlog | None,
     change_plan: Callable[[Plan], Plan],
+    allow_incompatible: bool = False,
 ) -> Plan:
     # Before the routing lock: publishers wait for whoever holds it, and a holder that computes for seconds is ended.
     before = Comparison(
         definition=definition, deployed=_read_snapshot(connection, definition), home=home, backlog=backlog
     )
     plan_before = compare(before)
+    checked = check_waiting_journals(connection, before, plan_before)
 
     def work(connection: Connection) -> Plan:
         lock_deployment(connection)
@@ -135,6 +153,7 @@ def _deploy(
         compared = replace(before, deployed=deployed)
         is_same = _is_same(deployed, before.deployed)
         planned = change_plan(plan_before if is_same else compare(compared))
+        planned = checked.add_to(planned, allow_incompatible=allow_incompatible)
         late = () if planned.problems else _find_late_problems(connection, compared)
         replace(planned, problems=(*planned.problems, *late)).check()
         if planned.changes:

@@ -63,7 +63,7 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
         host = compared.deployed.host_name(known.host_id)
         return (
             *find_plain_differences(_list_fields(built, declared.host), _list_fields(known, host)),
-            *_find_component_differences(built.definition, known.definition),
+            *_find_code_differences(built.definition, known.definition),
             *find_binding_differences(declared, known, compared.definition, compared.deployed.bindings),
         )
 
@@ -91,7 +91,7 @@ class _Orchestrations(ArtifactKind[OrchestrationDefinition, DeployedOrchestratio
         yield from describe_bindings(declared, compared.definition, compared.deployed)
         running = _count_instances(known, compared.deployed)
         if running and any(difference.field == "code" for difference in differences):
-            yield f"{format_count(running, 'instance')} of this version: those whose journal does not fit are suspended"
+            yield f"the changed code continues {format_count(running, 'instance')}"
 
     def _describe_lost_convoys(self, one: OrchestrationDefinition, deployed: Deployed) -> Iterator[str]:
         """Yield the older versions whose instances would get no more messages, because the new version has another
@@ -200,21 +200,32 @@ def _list_fields(one: DeployedOrchestration, host: str) -> dict[str, Any]:
         "convoy": [dotted_name(*split_key(key)) for key in one.convoy],
         "correlations": [" and ".join(dotted_name(*split_key(key)) for key in keys) for keys in one.correlations],
     }
-    besides = ("name", "version", "host", "state", "ports", "bindings", "maps", "pipelines", "renamed_from")
+    besides = ("name", "version", "host", "state", "ports", "bindings", "renamed_from")
+    code = ("code", "reached_code", "maps", "pipelines")
     return {
         "host": host.lower(),
-        **{_NAMES.get(name, name): value for name, value in settings.items() if name not in besides},
+        **{_NAMES.get(name, name): value for name, value in settings.items() if name not in (*besides, *code)},
         "newest version": one.is_newest,
     }
 
 
-def _find_component_differences(declared: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield what differs in the maps and pipelines of an orchestration, as it is shown for ports."""
-    yield from find_differences({"maps": declared["maps"]}, {"maps": known["maps"]})
+def _find_code_differences(declared: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield what differs in the code that the function reaches, and in its maps and pipelines. The rest of its file
+    does not count, if it is known what the function reaches."""
+    field = "reached_code" if declared["reached_code"] and known["reached_code"] else "code"
+    if declared[field] != known[field]:
+        yield Difference(field="code", before=known[field], after=declared[field])
+    yield from find_differences({"maps": _remove_code(declared["maps"])}, {"maps": _remove_code(known["maps"])})
     new, old = declared["pipelines"], known["pipelines"]
     if len(new) == len(old):
         for after, before in zip(new, old, strict=True):
-            yield from find_differences({"pipeline": after}, {"pipeline": before})
+            yield from find_differences({"pipeline": _remove_code(after)}, {"pipeline": _remove_code(before)})
     else:
         before, after = (describe_value([one["kind"] for one in listed]) for listed in (old, new))
         yield Difference(field="pipelines", before=before, after=after)
+
+
+def _remove_code(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored maps, or a stored pipeline, without Python files: the function reaches their code."""
+    files = {name: content for name, content in stored.get("files", {}).items() if not name.endswith(".py")}
+    return {**stored, "files": files}

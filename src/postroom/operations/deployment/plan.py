@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from postroom.errors import DefinitionRefused, NotAllowed, Problem
+from postroom.operations.orchestrations.replays import IncompatibleInstance
 
 
 class Action(StrEnum):
@@ -58,6 +59,8 @@ class Plan:
     """Remarks about what is not part of the plan."""
     hosts: tuple[str, ...] = ()
     """The hosts of the application, before and after. Their running processes have to take the changes."""
+    incompatible_instances: tuple[IncompatibleInstance, ...] = ()
+    """Waiting instances of orchestrations whose journals do not fit the changed code. They will be suspended."""
     forbidden_hosts: tuple[str, ...] = ()
     """New hosts that the login may not create. Only the owner of the MessageBox may."""
 

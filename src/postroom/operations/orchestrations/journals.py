@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from postroom.errors import StateError
-from postroom.message import Message
 from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import read_stored_journal
@@ -30,7 +29,7 @@ def save_journal(connection: Connection, instance_id: uuid.UUID, file: Path) -> 
 
     Raise StateError if the instance has no journal, or if the file exists, and NotAllowed if the login may not read
     journals."""
-    saved = _read_journal(connection, instance_id)
+    saved = _redact(connection, load_journal(connection, instance_id))
     content = json.dumps(saved.to_json(), indent=1, ensure_ascii=False) + "\n"
     try:
         descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -43,7 +42,9 @@ def save_journal(connection: Connection, instance_id: uuid.UUID, file: Path) -> 
     return saved
 
 
-def _read_journal(connection: Connection, instance_id: uuid.UUID) -> SavedJournal:
+def load_journal(connection: Connection, instance_id: uuid.UUID) -> SavedJournal:
+    """Return the journal of an instance. The bodies of its messages are read on demand. Raise StateError if it has
+    none, and NotAllowed if the login may not read journals."""
     journal = read_stored_journal(connection, instance_id)
     if journal is None:
         raise StateError(
@@ -52,20 +53,22 @@ def _read_journal(connection: Connection, instance_id: uuid.UUID) -> SavedJourna
             hint="See 'postroom instance list'.",
         )
     turns = journal.turns
-    sensitive = read_sensitive_keys(connection)
     received = [uuid.UUID(turn["event"]["message"]) for turn in turns if "message" in turn["event"]]
-    messages = [load_message(connection, get_message(connection, message_id)) for message_id in received]
     return SavedJournal(
         orchestration=journal.orchestration,
         version=journal.version,
         instance_id=instance_id,
         carried=Continuation(journal=journal.journals, state=from_recorded(journal.carried)),
         turns=turns,
-        messages=[replace_sensitive_values(message, sensitive) for message in messages],
-        redacted=_list_redacted(messages, sensitive),
+        messages=[load_message(connection, get_message(connection, message_id)) for message_id in received],
     )
 
 
-def _list_redacted(messages: Collection[Message], sensitive: Collection[str]) -> tuple[str, ...]:
-    keys = {prop.key for message in messages for prop in message.context}
-    return tuple(sorted(dotted_name(*split_key(key)) for key in keys.intersection(sensitive)))
+def _redact(connection: Connection, journal: SavedJournal) -> SavedJournal:
+    sensitive = read_sensitive_keys(connection)
+    keys = {prop.key for message in journal.messages for prop in message.context}
+    return replace(
+        journal,
+        messages=[replace_sensitive_values(message, sensitive) for message in journal.messages],
+        redacted=tuple(sorted(dotted_name(*split_key(key)) for key in keys.intersection(sensitive))),
+    )

@@ -107,12 +107,12 @@ def find_imported_files(folder: Path, first: str) -> list[str]:
             continue
         parent = (folder / file).parent
         for node in ast.walk(tree):
-            for start, name in _read_imports(node, folder, parent):
-                pending += _find_files(folder, start, name)
+            for start, name in read_imports(node, folder, parent):
+                pending += find_files(folder, start, name)
     return sorted(found)
 
 
-def _read_imports(node: ast.AST, folder: Path, parent: Path) -> Iterator[tuple[Path, str]]:
+def read_imports(node: ast.AST, folder: Path, parent: Path) -> Iterator[tuple[Path, str]]:
     """Yield the folder to search and the dotted name of each import."""
     match node:
         case ast.Import(names=names):
@@ -129,7 +129,7 @@ def _read_imports(node: ast.AST, folder: Path, parent: Path) -> Iterator[tuple[P
                 yield start, f"{module}.{alias.name}" if module else alias.name
 
 
-def _find_files(folder: Path, start: Path, name: str) -> Iterator[str]:
+def find_files(folder: Path, start: Path, name: str) -> Iterator[str]:
     """Yield the modules on a dotted name that are in the folder. The last step need not be a module."""
     location = start
     for step in name.split("."):

@@ -27,7 +27,7 @@ def test_changed_code_that_does_not_fit_suspends_the_instance_with_the_place(
     publish(box, "order", "")
     wait_until(lambda: box.count("waiting orchestrations") == 1)
     first.stop()
-    apply_orchestrations(box, tmp_path, COLLECT.replace('(b"ask"), to="Out"', '(b"ask")'))
+    apply_orchestrations(box, tmp_path, COLLECT.replace('(b"ask"), to="Out"', '(b"ask")'), allow_incompatible=True)
     start_host(recorder)
     publish(box, "reply", "1")
     wait_until(lambda: box.count("suspended orchestrations") == 1, what="suspended")

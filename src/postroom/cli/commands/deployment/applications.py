@@ -12,7 +12,15 @@ import click
 from postroom.cli.command_groups import CommandGroup
 from postroom.cli.connection import open_messagebox
 from postroom.cli.list_commands import add_list_command
-from postroom.cli.options import CommandOptions, backlog_option, change_options, common_options, confirm, to_backlog
+from postroom.cli.options import (
+    CommandOptions,
+    allow_incompatible_option,
+    backlog_option,
+    change_options,
+    common_options,
+    confirm,
+    to_backlog,
+)
 from postroom.cli.rendering.output import Format, show_rows
 from postroom.operations.records import to_json
 
@@ -33,11 +41,15 @@ _ALL = click.option("--all", "everything", is_flag=True, help="Also show what do
 @_APP
 @_ALL
 @backlog_option
+@allow_incompatible_option
 @common_options
-def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | None) -> None:
+def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | None, allow_incompatible: bool) -> None:
     """Show what applying an application would change. Changes nothing.
 
     All problems are listed together, with file and line. If there is no MessageBox yet, everything is new.
+
+    If the code of an orchestration changes, the journals of its waiting instances are replayed, for up to ten seconds.
+    Instances that cannot continue with the changed code are listed.
 
     \b
     Examples:
@@ -49,7 +61,13 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
     definition = _load(options, app, to_backlog(backlog))
     if options.has_messagebox:
         with open_messagebox(options) as connection:
-            planned = deployment.plan(connection, definition, home=options.home.absolute(), backlog=to_backlog(backlog))
+            planned = deployment.plan(
+                connection,
+                definition,
+                home=options.home.absolute(),
+                backlog=to_backlog(backlog),
+                allow_incompatible=allow_incompatible,
+            )
     else:
         planned = deployment.plan_first_deployment(definition, home=options.home.absolute())
     _show_plan(planned, options.output, everything=everything)
@@ -60,9 +78,17 @@ def plan(options: CommandOptions, app: Path, everything: bool, backlog: str | No
 @_APP
 @_ALL
 @backlog_option
+@allow_incompatible_option
 @_NO_WAIT
 @change_options
-def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | None, no_wait: bool) -> None:
+def apply(
+    options: CommandOptions,
+    app: Path,
+    everything: bool,
+    backlog: str | None,
+    allow_incompatible: bool,
+    no_wait: bool,
+) -> None:
     """Deploy an application: all of it or nothing.
 
     Existing ports keep their state, and locations stay enabled or disabled. The MessageBox is created if it does not
@@ -75,6 +101,9 @@ def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | N
     A port, location or orchestration that still has instances is removed only with --backlog. If it is renamed, declare
     its old name with renamed_from. It then keeps its instances and its state.
 
+    Changed code of an orchestration that waiting instances cannot continue with is applied only with
+    --allow-incompatible. It suspends these instances.
+
     \b
     Examples:
       postroom apply app.py --home ./orders-home
@@ -84,7 +113,13 @@ def apply(options: CommandOptions, app: Path, everything: bool, backlog: str | N
 
     definition = _load(options, app, to_backlog(backlog))
     with open_messagebox(options, create=True) as connection:
-        applied = deployment.apply(connection, definition, home=options.home.absolute(), backlog=to_backlog(backlog))
+        applied = deployment.apply(
+            connection,
+            definition,
+            home=options.home.absolute(),
+            backlog=to_backlog(backlog),
+            allow_incompatible=allow_incompatible,
+        )
         _finish(connection, applied, options.output, everything=everything, no_wait=no_wait)
 
 
@@ -267,6 +302,7 @@ def _to_json(plan: Plan, steps: Sequence[PlanStep], changed: str) -> dict[str, A
         changed: bool(plan.changes),
         "steps": steps,
         "problems": plan.problems,
+        "incompatible_instances": plan.incompatible_instances,
         "notes": plan.notes,
     }
 

@@ -8,13 +8,14 @@ import click
 
 from postroom.cli.connection import describe_stopped_server
 from postroom.cli.monitoring_options import MonitoringOptions, monitoring_options
-from postroom.cli.options import CommandOptions, backlog_option, common_options, to_backlog
+from postroom.cli.options import CommandOptions, allow_incompatible_option, backlog_option, common_options, to_backlog
 from postroom.cli.spark_options import spark_options
 
 
 @click.command()
 @click.argument("app", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @backlog_option
+@allow_incompatible_option
 @spark_options
 @monitoring_options
 @common_options
@@ -22,6 +23,7 @@ def up(
     options: CommandOptions,
     app: Path,
     backlog: str | None,
+    allow_incompatible: bool,
     master: str | None,
     settings: dict[str, str],
     monitoring: MonitoringOptions,
@@ -56,6 +58,7 @@ def up(
             report=report,
             report_problem=partial(report, level=logging.WARNING),
             backlog=to_backlog(backlog),
+            allow_incompatible=allow_incompatible,
             monitoring=MonitoringSettings(
                 metrics_port=monitoring.metrics_port,
                 metrics_listen=monitoring.metrics_listen,
