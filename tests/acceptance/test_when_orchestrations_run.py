@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import postroom
 from postroom.errors import PostroomError
-from postroom.hosts import HostInstance, HostSettings
 from tests.support.installation import Installation
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -42,15 +39,6 @@ async def collect(first: Message) -> None:
 """
 
 
-@contextmanager
-def run_host(installation: Installation) -> Iterator[None]:
-    """Run the host in this process during the block."""
-    assert installation.database is not None
-    settings = HostSettings(stop_within=timedelta(seconds=PATIENCE))
-    with HostInstance(installation.database, "Main", installation.home, settings=settings, as_role=True):
-        yield
-
-
 def publish(installation: Installation, kind: str, *bodies: str, key: str = "k") -> None:
     with postroom.connect(installation.database) as client:
         for body in bodies:
@@ -79,7 +67,7 @@ async def bill(order: Message) -> None:
     await orchestrations.send(Message.of(b"bill", promoted={BTS.MessageType: "invoice"}), to="P")
 """
     )
-    with run_host(installation):
+    with installation.run_host():
         publish(installation, "order", "")
         wait_for_texts(installation, "bill", folder="out/p")
         wait_for_texts(installation, "bill", folder="out/q")
@@ -88,7 +76,7 @@ async def bill(order: Message) -> None:
 def test_a_stopped_orchestration_is_not_activated_and_its_instance_gets_its_message(installation: Installation) -> None:
     """ACC-25."""
     installation.apply(HEAD + COLLECT)
-    with run_host(installation):
+    with installation.run_host():
         publish(installation, "order", "", key="a")
         wait_for_texts(installation, "asked")
         installation.run("orchestration", "stop", "collect")
@@ -117,7 +105,7 @@ async def collect(first: Message) -> None:
         publish(installation, "order", str(number), key="K")
         if number <= 3:
             publish(installation, "order", "abc"[number - 1], key="L")
-    with run_host(installation):
+    with installation.run_host():
         wait_for_texts(installation, "12345", "abc")
         wait_for_instances(installation, 0)
     assert installation.list_suspended() == []
@@ -127,7 +115,7 @@ def test_messages_before_and_after_the_end_of_a_convoy_start_the_next_instance(i
     """ACC-61: also the message that was queued for the instance when it ended."""
     installation.apply(HEAD + CONVOY.replace("{more}", "1"))
     publish(installation, "order", "1", "2", "3")
-    with run_host(installation):
+    with installation.run_host():
         wait_for_texts(installation, "12")
         publish(installation, "order", "4", "5", "6")
         wait_for_texts(installation, "12", "34", "56")
@@ -210,7 +198,7 @@ async def collect(order: Message) -> None:
     supplier = threading.Thread(target=answer)
     supplier.start()
     assert is_subscribed.wait(PATIENCE)
-    with run_host(installation):
+    with installation.run_host():
         for key in keys:
             publish(installation, "order", "", key=key)
         supplier.join()
@@ -242,7 +230,7 @@ async def collect(order: Message) -> None:
     wait_for_texts(installation, "asked")
     publish(installation, "reply", "answer")
     wait_until(lambda: not host.is_running, what="the crash")
-    with run_host(installation):
+    with installation.run_host():
         wait_for_texts(installation, "asked", "answer")
         wait_for_instances(installation, 0)
     assert crashed.exists()

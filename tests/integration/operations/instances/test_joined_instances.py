@@ -1,4 +1,4 @@
-"""Operations on instances with several messages (INS-05, 08, 09, ORC-25)."""
+"""Operations on instances with several messages (INS-05, ORC-25)."""
 
 from __future__ import annotations
 
