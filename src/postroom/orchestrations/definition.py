@@ -40,7 +40,7 @@ class JournalLimits:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Orchestration:
     """A coroutine function and what activates it: messages, or other orchestrations if ``activate`` is None. Calling it
-    inside another orchestration runs it as a part of that instance."""
+    inside another orchestration runs it as a part of that instance, and passes its other parameters."""
 
     name: str
     version: int
@@ -90,14 +90,15 @@ class Orchestration:
         """Return the coroutine of an instance that a message activates."""
         return self.function() if self.activations else self.function(message)
 
-    def __call__(self, message: Message) -> Coroutine[Any, Any, None]:
+    def __call__(self, message: Message, *arguments: Any, **named: Any) -> Coroutine[Any, Any, None]:
         if self.activations:
             raise StateError(
                 f"The orchestration {self.name!r} cannot be called.",
                 why="It has no parameter, and receives the message that activates it.",
                 hint="Publish the message, or call an orchestration with a parameter.",
             )
-        return self.function(message)
+        function: Callable[..., Coroutine[Any, Any, None]] = self.function
+        return function(message, *arguments, **named)
 
 
 def get_port_name(port: SendPort | str) -> str:

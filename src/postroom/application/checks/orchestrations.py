@@ -19,7 +19,7 @@ from postroom.filters.expression import Filter, Operator, Predicate
 from postroom.filters.text import format_filter
 from postroom.maps.port_maps import map_problems
 from postroom.orchestrations.correlation import Correlation
-from postroom.orchestrations.definition import JournalLimits, Orchestration
+from postroom.orchestrations.definition import JournalLimits, Orchestration, OrchestrationFunction
 from postroom.orchestrations.receives import to_filter
 from postroom.pipelines import Receive, ReceivePipeline, Rows, Send
 from postroom.properties import MAX_CONVOY_PROPERTIES, Property
@@ -73,14 +73,13 @@ def _problems(declared: Declared, hosts: Collection[str]) -> Iterator[str]:
 
 def _function_problems(declared: Declared) -> Iterator[str]:
     one, has_list = declared.orchestration, isinstance(declared.activate, list | tuple)
-    parameters = len(inspect.signature(one.function).parameters)
-    if has_list and parameters:
+    if has_list and inspect.signature(one.function).parameters:
         yield (
             "activate is a list, so it must have no parameter. It receives each message, also the first one, with "
             "orchestrations.receive(...)."
         )
-    elif not has_list and parameters != 1:
-        yield "it must have one parameter, the message that activates it."
+    elif not has_list and not _takes_a_message(one.function):
+        yield "its first parameter must be the message that activates it, and its other parameters must have defaults."
     else:
         yield from find_unreplayable_code(one.function)
         if declared.activate is not None and not has_list and not one.convoy:
@@ -147,6 +146,14 @@ def _component_problems(declared: Declared) -> Iterator[str]:
         yield from (f"pipeline {number}: {text}" for text in texts)
     if inspect.iscoroutinefunction(one.function) and isinstance(one.maps, list | tuple):
         yield from find_undeclared_components(one.function, one.maps, one.pipelines)
+
+
+def _takes_a_message(function: OrchestrationFunction) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 def _correlation_problems(declared: Declared) -> Iterator[str]:

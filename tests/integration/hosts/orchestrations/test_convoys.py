@@ -1,4 +1,4 @@
-"""Convoys on hosts: messages with the same values join one instance (ORC-20 … 28)."""
+"""Convoys on hosts: messages with the same values join one instance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from postroom.errors import DefinitionRefused, StateError
 from postroom.message import Message
-from postroom.messagebox.connection import connect
+from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.maintenance.check import check
 from postroom.operations.instances.changes import change_all
 from postroom.operations.instances.queries import InstanceQuery
@@ -20,6 +20,7 @@ from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.changes import reroute, resume
 from tests.support.orchestrations import COLLECT, Key, Kind, apply_orchestrations, is_empty, publish, sent
+from tests.support.publishers import is_waiting_for_lock
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -36,7 +37,7 @@ async def collect(first: Message) -> None:
 def test_messages_that_an_instance_has_not_received_activate_the_next_one(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """ORC-21, 25, 26: the messages were published while no host ran. Each key is one instance after the other, in
+    """ORC-20, 25, 26: the messages were published while no host ran. Each key is one instance after the other, in
     order."""
     apply_orchestrations(box, tmp_path, THREE)
     publish(box, "order", "1", "2", key="K")
@@ -275,6 +276,7 @@ def test_the_story_says_which_receive_has_activated_an_instance(
 def test_a_convoy_keeps_its_instance_when_other_code_or_a_new_version_is_applied(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
+    """ORC-24: versions share a convoy."""
     apply_orchestrations(box, tmp_path, COUNT)
     publish(box, "order", "1")
     apply_orchestrations(box, tmp_path, COUNT + "# another comment")
@@ -292,6 +294,7 @@ def test_a_convoy_keeps_its_instance_when_other_code_or_a_new_version_is_applied
 
 
 def test_a_convoy_with_instances_cannot_get_other_properties(box: Box, tmp_path: Path) -> None:
+    """ORC-24."""
     apply_orchestrations(box, tmp_path, COUNT)
     publish(box, "order", "1")
     with pytest.raises(DefinitionRefused, match="which would get no more messages"):
@@ -302,10 +305,37 @@ def test_a_convoy_with_instances_cannot_get_other_properties(box: Box, tmp_path:
     assert "one instance of version 1 would get no more messages of the convoy" in note
 
 
+def test_an_ordered_convoy_receives_the_messages_of_several_publishers_in_order(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """ORC-28: a message whose transaction commits later than that of the next number would be overtaken. The next
+    publisher waits for the commit."""
+    apply_orchestrations(box, tmp_path, COUNT)
+    start_host(recorder)
+    publish(box, "order", "1")
+    wait_until(lambda: box.count("unclaimed orchestrations") == 1, what="a waiting instance")
+    with ThreadPoolExecutor() as pool, connect(box.url) as first, connect(box.url) as second:
+
+        def publish_with(connection: Connection, body: bytes) -> None:
+            message = Message.of(body, promoted={Kind: "order", Key: "k"})
+            box.agent(warm=False, connection=connection).publish([message])
+
+        def is_overtaken() -> bool:
+            return published.done() and box.count("queued") == 0
+
+        with first.transaction():
+            publish_with(first, b"2")
+            published = pool.submit(publish_with, second, b"3")
+            wait_until(lambda: is_waiting_for_lock(box, second) or is_overtaken(), what="the second publisher")
+        published.result(PATIENCE)
+    publish(box, "order", "4")
+    assert wait_until(lambda: sent(recorder), what="the end of the instance") == [b"1234"]
+
+
 def test_the_subscriptions_of_an_ordered_orchestration_are_ordered(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """ORC-28. An activation that starts an instance for each message needs no order."""
+    """An activation that starts an instance for each message needs no order."""
     apply_orchestrations(box, tmp_path, COUNT + COLLECT.replace("activate=", "ordered=True, activate="))
     start_host(recorder)
     publish(box, "order", "1")
@@ -315,10 +345,9 @@ def test_the_subscriptions_of_an_ordered_orchestration_are_ordered(
     assert rows == [("collect", False, False), ("collect", True, True), ("count", False, True)]
 
 
-def test_messages_that_join_an_instance_have_a_better_priority_than_activations(
+def test_the_priority_of_a_declaration_is_that_of_its_activation(
     box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
 ) -> None:
-    """DEQ-12. The priority of a declaration is that of its activation."""
     apply_orchestrations(box, tmp_path, COLLECT + COUNT.replace("activate=", "priority=3, activate="))
     start_host(recorder)
     publish(box, "order", "1")

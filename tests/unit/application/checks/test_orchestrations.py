@@ -47,6 +47,10 @@ async def receive_more(order: Message) -> None:
     await wait()
 
 
+async def take_two(order: Message, offers: orchestrations.CorrelationSet) -> None:
+    """Do nothing."""
+
+
 def find_problems(function: Any = process, **options: Any) -> list[str]:
     app = Application("tests")
     app.property(Kind, Key, Number)
@@ -62,6 +66,7 @@ def find_problems(function: Any = process, **options: Any) -> list[str]:
     ("options", "why"),
     [
         ({"function": print, "name": "echo"}, "it is not a coroutine function"),
+        ({"function": take_two}, "its other parameters must have defaults"),
         ({"version": 0}, "version is 0, but must be 1 or more"),
         ({"priority": 11}, "priority is 11"),
         ({"activate": "Kind"}, "activate is 'Kind', but must be a filter"),
@@ -72,7 +77,7 @@ def find_problems(function: Any = process, **options: Any) -> list[str]:
         ({"activate": ["Kind == 'x'", Kind == "y"], "function": wait}, "activate has \"Kind == 'x'\" as number 1"),
         ({"activate": [Key == "x", Key == "x"], "function": wait}, "activate has Tests.Key == 'x' twice"),
         ({"activate": [Key.exists()], "convoy": [Key], "correlations": [Orders], "function": wait}, "arrive twice"),
-        ({"function": wait}, "it must have one parameter"),
+        ({"function": wait}, "its first parameter must be the message that activates it"),
         ({"function": receive_more}, "it calls orchestrations.receive() in line"),
         ({"convoy": [Kind, Key, Number, Property("Tests.Other", str)]}, "a convoy has one to 3 properties"),
         ({"convoy": [Key, Key]}, "a convoy has one to 3 properties, and each one once"),
