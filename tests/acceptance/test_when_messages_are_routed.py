@@ -8,8 +8,6 @@ import postroom
 from postroom import BTS, Message, Property
 from postroom.client.client import Client
 from postroom.errors import PublishFailed
-from postroom.messagebox.connection import connect
-from tests.support.contents import Contents
 from tests.support.installation import Installation
 
 A = Property("T.A", int)
@@ -78,15 +76,22 @@ def test_text_is_compared_case_sensitively(client: Client) -> None:
     assert publish_one(client, Message.of(b"", promoted={C: "ABC"})) == ("Mixed",)
 
 
-def test_the_properties_of_a_batch_are_deleted_after_the_publish(installation: Installation, client: Client) -> None:
-    """ACC-11, for publishers with an index and without one (the command line)."""
-    publish_one(client, Message.of(b"", promoted={A: 1, B: 2}))
-    publish_one(client, Message.of(b"", promoted={A: 77}))
+def test_no_properties_of_a_batch_are_left(installation: Installation) -> None:
+    """ACC-11: neither of a batch that was published nor of one that was refused. The command line has no index of the
+    subscriptions, so it inserts the properties and predicates of its messages."""
+    installation.apply(
+        """
+        app.host("Main", properties={Region: "EU"})
+        app.send_port("Urgent", adapters.Null(), filter=Priority == 1)
+        """
+    )
     body = installation.home / "body"
     body.write_bytes(b"x")
-    installation.run("publish", str(body), "--promoted", "T.C=abc")
-    installation.run("publish", str(body), "--promoted", "T.A=77", exit_code=1)
-    assert installation.database is not None
-    with connect(installation.database) as connection:
-        contents = Contents(connection)
-        assert (contents.count("transient properties"), contents.count("transient predicates")) == (0, 0)
+    publish = ("publish", str(body), "--require", "Orders.Region=EU", "--promoted")
+    installation.run(*publish, "Orders.Priority=1")
+    installation.run("check")
+    installation.run(*publish, "Orders.Priority=2", exit_code=1)
+    installation.run(*publish, "Orders.Priority=1", "--require", "Orders.Total=5", exit_code=1)
+    installation.run("check")
+    [queued] = installation.run_json("instance", "list", "--state", "ready")
+    assert queued["service"] == "Urgent"
