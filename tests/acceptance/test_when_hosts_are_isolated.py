@@ -1,6 +1,9 @@
-"""ACC-70, 71, 72: the authorisation of receivers, trusted hosts, and the rights of the login of a host."""
+"""ACC-70, 71, 72: the authorisation of receivers, trusted hosts, the rights of the login of a host, and isolated hosts."""
 
 from __future__ import annotations
+
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -9,8 +12,10 @@ from psycopg.conninfo import make_conninfo
 import postroom
 from postroom import BTS, Property
 from postroom.errors import PublishFailed
+from tests.support.http_receiver import Handler, http_receiver
 from tests.support.installation import Installation
-from tests.support.waiting import wait_until
+from tests.support.reserved_port import is_listening, reserve_port
+from tests.support.waiting import PATIENCE, wait_until
 
 Region = Property("Orders.Region", str)
 Thumbprint = Property("Security.Thumbprint", str)
@@ -82,3 +87,70 @@ def test_a_host_cannot_call_the_procedures_of_another_host(installation: Install
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)
+
+
+def test_every_service_class_subscribes_and_receives(installation: Installation) -> None:
+    """SUB-06, HST-02: a caller at the isolated host Web waits for an orchestration on Main, which waits for a send port.
+    Each service class has subscribed, and gets its message."""
+    with http_receiver() as receiver, reserve_port() as port, ThreadPoolExecutor() as pool:
+
+        def answer_after_release(handler: Handler) -> None:
+            asked = handler.take().body
+            receiver.released.wait()
+            handler.respond(200, asked + b" at 7 EUR")
+
+        receiver.behave = answer_after_release
+        installation.apply(
+            f"""
+            from postroom import Message, orchestrations
+
+            app.host("Web", isolated=True)
+            app.receive_port("Quotes", two_way=True).location(
+                "quotes",
+                adapters.HttpReceive("/quotes", port={port}, response_timeout={PATIENCE}),
+                pipeline=pipelines.PassThrough(),
+                host="Web",
+            )
+            app.send_port("Pricing", adapters.Http("{receiver.url}"), two_way=True)
+
+            @app.orchestration(activate=BTS.ReceivePortName == "Quotes")
+            async def price(quote: Message) -> None:
+                found = await orchestrations.request(Message.of(quote.data), to="Pricing")
+                await orchestrations.send(Message.of(found.data), to=orchestrations.reply_port(quote))
+            """
+        )
+        installation.start_host("Web")
+        with installation.run_host("Main"):
+            call = pool.submit(ask, port, b"ten apples")
+            wait_until(lambda: receiver.requests, what="the request")
+            subscribed = {
+                (one["service_class"], one["type"], one["host"]) for one in installation.run_json("subscription", "list")
+            }
+            assert subscribed == {
+                ("messaging_isolated", "instance", "Web"),
+                ("orchestrations", "activation", "Main"),
+                ("orchestrations", "instance", "Main"),
+                ("messaging_in_process", "activation", "Main"),
+            }
+            receiver.released.set()
+            assert call.result(PATIENCE) == b"ten apples at 7 EUR"
+            wait_until(lambda: installation.run_json("instance", "list") == [], what="no instances")
+    file = installation.write(
+        """
+        app.host("Web", isolated=True)
+        app.send_port("Pricing", adapters.Null(), host="Web")
+
+        @app.orchestration(activate=Region == "EU", host="Web")
+        async def price(quote: object) -> None: ...
+        """
+    )
+    refused = installation.run("plan", str(file), exit_code=3)
+    assert "send port 'Pricing': the host 'Web' is isolated" in refused
+    assert "orchestration 'price': the host 'Web' is isolated" in refused
+
+
+def ask(port: int, body: bytes) -> bytes:
+    wait_until(lambda: is_listening(port), what="the listener")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/quotes", body, timeout=PATIENCE) as answer:
+        response: bytes = answer.read()
+    return response

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -19,7 +17,7 @@ from tests.support.contents import Contents
 from tests.support.databases import Databases
 from tests.support.folders import open_folder
 from tests.support.installation import Installation
-from tests.support.reserved_port import reserve_port
+from tests.support.reserved_port import is_listening, reserve_port
 from tests.support.simulated_load import fix_load
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -131,17 +129,11 @@ def test_an_accepted_request_is_delivered_once_and_requests_are_rejected_while_t
     assert installation.database is not None
     host = installation.start_host()
 
-    def is_open() -> bool:
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", web_port)).close()
-            return True
-        return False
-
     def show_location() -> dict[str, Any]:
         [one] = [location for location in installation.run_json("pipeline", "show") if location["location"] == "web"]
         return dict(one)
 
-    wait_until(is_open, what="an open port")
+    wait_until(lambda: is_listening(web_port), what="an open port")
     first, second = (b'{"region": "US", "priority": %d}' % number for number in (1, 2))
     with psycopg.connect(installation.database, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(7001, 0)")

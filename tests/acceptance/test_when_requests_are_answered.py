@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import pytest
 
 from tests.support.http_receiver import Handler, HttpReceiver, http_receiver
 from tests.support.installation import Installation, Process
-from tests.support.reserved_port import reserve_port
+from tests.support.reserved_port import is_listening, reserve_port
 from tests.support.waiting import PATIENCE, wait_until
 
 Answer = tuple[int, bytes]
@@ -48,15 +47,8 @@ class Quotes:
 
     def start_host(self) -> Process:
         host = self._installation.start_host()
-        wait_until(self._is_listening, what="the listener")
+        wait_until(lambda: is_listening(self.port), what="the listener")
         return host
-
-    def _is_listening(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
 
     def ask(self, **request: object) -> Answer:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)

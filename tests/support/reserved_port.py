@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 @contextmanager
@@ -18,3 +18,11 @@ def reserve_port() -> Iterator[int]:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))
         yield int(reserved.getsockname()[1])
+
+
+def is_listening(port: int) -> bool:
+    """Return True if a process listens on the port."""
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    return False
