@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from postroom import Application, adapters
 from postroom.adapters import kinds
 from postroom.application import ApplicationDefinition
 from postroom.errors import DefinitionError, DefinitionRefused
-from tests.support.adapter_package import install_package
+from tests.support.adapter_package import folder_for_packages, install_package
 
 PIGEON = """
 from pathlib import Path
@@ -41,14 +40,10 @@ class Pigeon(SendDefinition):
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield a folder for installed packages. Their modules are forgotten after the test."""
-    known = set(sys.modules)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path
-    kinds._load_from_package.cache_clear()
-    for name in set(sys.modules) - known:
-        del sys.modules[name]
+def installed(tmp_path: Path) -> Iterator[Path]:
+    """Yield a folder for installed packages."""
+    with folder_for_packages(tmp_path):
+        yield tmp_path
 
 
 @pytest.mark.parametrize(
