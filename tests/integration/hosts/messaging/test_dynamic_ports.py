@@ -169,7 +169,7 @@ def test_a_dynamic_port_can_route_its_failures(box: Box, tmp_path: Path) -> None
 
 
 def test_an_ordered_dynamic_port_has_one_order_for_all_addresses(box: Box, start_host: StartHost) -> None:
-    """SND-16."""
+    """The address does not decide which messages wait for each other."""
     adapter = Dynamic().model_dump(mode="json")
     box.add_port("Anywhere", "exists(Region)", adapter=adapter, ordered=True)
     recorder = RecordingAdapter()
