@@ -37,7 +37,7 @@ def test_a_publisher_waits_for_the_delay(box: Box, durations: list[float]) -> No
 
 
 def test_a_publisher_stops_waiting_after_its_maximum_wait(box: Box, durations: list[float]) -> None:
-    """THR-04: the task ends, so that other work can use its core."""
+    """The task ends, so that other work can use its core."""
     set_thresholds(box.connection, box.host().host_id, Throttling(messages=10, longest_delay=300))
     set_load(box, queued=15)
     pace = Pace(box.connection, box.host().host_id, uuid.uuid4(), sleep=durations.append)
