@@ -134,7 +134,8 @@ def test_a_slow_handler_has_no_more_messages_in_memory_than_its_high_watermark(
             """
             from acme import Gate
             from postroom import Handler
-            app.host("Main", handlers=[Handler("gate", "send", high_watermark=8, low_watermark=4), Handler("file", "send")])
+            slow = Handler("gate", "send", high_watermark=8, low_watermark=4)
+            app.host("Main", handlers=[slow, Handler("file", "send")])
             app.send_port("Slow", Gate(), filter=Region == "EU")
             app.send_port("Fast", adapters.File("fast"), filter=Region == "US")
             """

@@ -1,4 +1,4 @@
-"""ACC-70, 71, 72: the authorisation of receivers, trusted hosts, the rights of the login of a host, and isolated hosts."""
+"""ACC-70, 71, 72: the authorisation of receivers, trusted hosts, isolated hosts, and the rights of their logins."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_a_host_cannot_call_the_procedures_of_another_host(installation: Install
 
 
 def test_every_service_class_subscribes_and_receives(installation: Installation) -> None:
-    """SUB-06, HST-02: a caller at the isolated host Web waits for an orchestration on Main, which waits for a send port.
-    Each service class has subscribed, and gets its message."""
+    """SUB-06, HST-02: a caller at the isolated host Web waits for an orchestration on Main, which waits for a send
+    port. Each service class has subscribed, and gets its message."""
     with http_receiver() as receiver, reserve_port() as port, ThreadPoolExecutor() as pool:
 
         def answer_after_release(handler: Handler) -> None:
@@ -123,10 +123,8 @@ def test_every_service_class_subscribes_and_receives(installation: Installation)
         with installation.run_host("Main"):
             call = pool.submit(ask, port, b"ten apples")
             wait_until(lambda: receiver.requests, what="the request")
-            subscribed = {
-                (one["service_class"], one["type"], one["host"]) for one in installation.run_json("subscription", "list")
-            }
-            assert subscribed == {
+            subscriptions = installation.run_json("subscription", "list")
+            assert {(one["service_class"], one["type"], one["host"]) for one in subscriptions} == {
                 ("messaging_isolated", "instance", "Web"),
                 ("orchestrations", "activation", "Main"),
                 ("orchestrations", "instance", "Main"),

@@ -152,7 +152,7 @@ async def collect(order: Message) -> None:
         publish(installation, "order", text)
         wait_until(lambda: installation.run_json(*show)["waiting_instances"] == 1, what="the instance waits")
 
-    with run_host(installation):
+    with installation.run_host():
         order("first")
         publish(installation, "reply", "late")
         publish(installation, "stop", "")
@@ -310,9 +310,7 @@ async def collect(order: Message) -> None:
         wait_until(lambda: count_waiting(installation) == 1, what="a waiting instance")
     seen.unlink()
     with postroom.connect(installation.database) as client:
-        client.publish_many(
-            [Message.of(b"", promoted={Kind: "order", Key: f"k{number}"}) for number in range(100)]
-        )
+        client.publish_many([Message.of(b"", promoted={Kind: "order", Key: f"k{number}"}) for number in range(100)])
     publish(installation, "reply", "", key="first")
     with installation.run_host():
         wait_until(lambda: installation.run_json("instance", "list") == [], what="the end of all instances")

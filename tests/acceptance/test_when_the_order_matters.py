@@ -89,7 +89,7 @@ def test_a_dynamic_port_has_one_order_for_all_addresses(installation: Installati
     )
     base = receiver.url.removesuffix("/orders")
     installation.apply(
-        f"""
+        """
         app.dynamic_send_port("Anywhere", filter=Region == "EU", ordered=True,
                               retry=Retry(count=3, interval=0.1))
         """
