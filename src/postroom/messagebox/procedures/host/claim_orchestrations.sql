@@ -77,24 +77,30 @@ BEGIN
                         WHERE o.host_id = __HOST_ID__ AND o.process_deaths >= 2 AND o.claimed_by = p_host_instance)
      ORDER BY w.ready_seq LIMIT 1;
     RETURN QUERY
-    UPDATE orchestration_instances i SET claim_id = p_claim_id, claimed_by = p_host_instance, ready_seq = NULL
-     WHERE i.instance_id = ANY (ARRAY(
-           SELECT w.instance_id FROM orchestration_instances w
-            WHERE w.host_id = __HOST_ID__ AND w.ready_seq IS NOT NULL AND w.claim_id IS NULL AND w.suspended_at IS NULL
-              AND w.service_id = ANY (p_services)
-              AND (w.process_deaths < 2 OR w.instance_id = suspect)
-              -- An earlier message is still in the queue if the transaction that took it has failed. It comes first.
-              AND NOT EXISTS (SELECT 1 FROM __HOST___q q
-                               WHERE q.instance_id = w.instance_id AND q.task = 'join_instance' AND q.seq < w.ready_seq)
-              -- The first message of a convoy may be suspended. The others wait until it is resumed.
-              AND (w.journal_length > 0 OR w.journals > 0 OR NOT EXISTS (
-                   SELECT 1 FROM __HOST___q_suspended s WHERE s.instance_id = w.instance_id AND s.seq < w.ready_seq))
-              AND NOT EXISTS (SELECT 1 FROM operation_instances o WHERE o.instance_id = w.instance_id AND o.pending)
-            ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED))
-    RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text,
-              -- Another host instance may be taking the message now. Its row is visible until then.
-              CASE WHEN i.wake_at <= p_now AND EXISTS (
-                   SELECT 1 FROM __HOST___q q
-                    WHERE q.instance_id = i.instance_id AND q.task = 'join_instance' AND q.enqueued_at <= i.wake_at)
-                   THEN NULL ELSE p_now END, i.process_deaths;
+    WITH ready AS MATERIALIZED (
+        SELECT w.instance_id, w.priority, w.ready_seq FROM orchestration_instances w
+         WHERE w.host_id = __HOST_ID__ AND w.ready_seq IS NOT NULL AND w.claim_id IS NULL AND w.suspended_at IS NULL
+           AND w.service_id = ANY (p_services)
+           AND (w.process_deaths < 2 OR w.instance_id = suspect)
+           -- An earlier message is still in the queue if the transaction that took it has failed. It comes first.
+           AND NOT EXISTS (SELECT 1 FROM __HOST___q q
+                            WHERE q.instance_id = w.instance_id AND q.task = 'join_instance' AND q.seq < w.ready_seq)
+           -- The first message of a convoy may be suspended. The others wait until it is resumed.
+           AND (w.journal_length > 0 OR w.journals > 0 OR NOT EXISTS (
+                SELECT 1 FROM __HOST___q_suspended s WHERE s.instance_id = w.instance_id AND s.seq < w.ready_seq))
+           AND NOT EXISTS (SELECT 1 FROM operation_instances o WHERE o.instance_id = w.instance_id AND o.pending)
+         ORDER BY w.priority, w.ready_seq LIMIT p_limit FOR UPDATE SKIP LOCKED
+    ), claimed AS (
+        UPDATE orchestration_instances i SET claim_id = p_claim_id, claimed_by = p_host_instance, ready_seq = NULL
+         WHERE i.instance_id = ANY (ARRAY(SELECT r.instance_id FROM ready r))
+        RETURNING i.instance_id, i.service_id, i.journal_length, i.journals, i.carried::text,
+                  -- Another host instance may be taking the message now. Its row is visible until then.
+                  CASE WHEN i.wake_at <= p_now AND EXISTS (
+                       SELECT 1 FROM __HOST___q q
+                        WHERE q.instance_id = i.instance_id AND q.task = 'join_instance'
+                          AND q.enqueued_at <= i.wake_at)
+                       THEN NULL ELSE p_now END AS timers_until,
+                  i.process_deaths
+    )
+    SELECT c.* FROM claimed c JOIN ready r ON r.instance_id = c.instance_id ORDER BY r.priority, r.ready_seq;
 END $$;
