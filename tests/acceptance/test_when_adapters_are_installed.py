@@ -52,7 +52,9 @@ class MailboxReceiver(ReceiveAdapter):
 
     def clean_up(self, committed: Sequence[Committed]) -> None:
         for one in committed:
-            one.incoming.token.unlink()
+            one.incoming.token.rename(
+                self.folder.with_name("suspended" if one.suspended else "published") / one.incoming.key
+            )
 
     def refuse(self, refused: Sequence[Refused]) -> None:
         for one in refused:
@@ -99,8 +101,9 @@ class GateSender(SendAdapter):
 def test_an_adapter_decides_about_the_interchanges_that_the_pipeline_rejects(
     installation: Installation, tmp_path: Path
 ) -> None:
-    """INS-14: a rejected interchange is returned to its sender, and not suspended. One without a subscriber is."""
-    for folder in ("box", "returned"):
+    """INS-14, PUB-10, PUB-11: a rejected interchange is returned to its sender, and not suspended. One without a
+    subscriber is, and one that was received with them is published."""
+    for folder in ("box", "returned", "published", "suspended"):
         (installation.home / folder).mkdir()
     with adapter_package(tmp_path, MAILBOX, mailbox="Mailbox"):
         installation.apply(
@@ -119,6 +122,8 @@ def test_an_adapter_decides_about_the_interchanges_that_the_pipeline_rejects(
             [returned] = installation.wait_for_files("returned", 1)
             wait_until(lambda: installation.read_files("box") == [], what="an empty box")
         assert b"JSON" in returned
+        assert installation.read_files("published") == [b'{"region": "EU"}']
+        assert installation.read_files("suspended") == [b'{"region": "MARS"}']
         [suspended] = installation.list_suspended("resumable")
         assert suspended["error_code"] == "ROUTING"
         assert installation.run("message", "body", suspended["instance_id"]) == '{"region": "MARS"}'
@@ -127,8 +132,8 @@ def test_an_adapter_decides_about_the_interchanges_that_the_pipeline_rejects(
 def test_a_slow_handler_has_no_more_messages_in_memory_than_its_high_watermark(
     installation: Installation, tmp_path: Path
 ) -> None:
-    """DEQ-17: five messages are in progress, and eight wait in memory. Another five have to leave before the host
-    claims more."""
+    """DEQ-17, SND-19: five messages are in progress, and eight wait in memory. Another five have to leave before the
+    host claims more."""
     with adapter_package(tmp_path, GATE, gate="Gate") as gate:
         installation.apply(
             """

@@ -90,8 +90,8 @@ def test_a_host_cannot_call_the_procedures_of_another_host(installation: Install
 
 
 def test_every_service_class_subscribes_and_receives(installation: Installation) -> None:
-    """SUB-06, HST-02: a caller at the isolated host Web waits for an orchestration on Main, which waits for a send
-    port. Each service class has subscribed, and gets its message."""
+    """SUB-06, HST-02, INS-18: a caller at the isolated host Web waits for an orchestration on Main, which waits for a
+    send port. Each service class has subscribed, and gets its message."""
     with http_receiver() as receiver, reserve_port() as port, ThreadPoolExecutor() as pool:
 
         def answer_after_release(handler: Handler) -> None:

@@ -23,6 +23,11 @@ from tests.support.reserved_port import is_listening, reserve_port
 from tests.support.waiting import PATIENCE, wait_until
 
 Region = Property("Orders.Region", str)
+STYLESHEET = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
+<xsl:output omit-xml-declaration="yes"/>
+<xsl:template match="/order"><sale in="NAME"><xsl:value-of select="country"/></sale></xsl:template>
+</xsl:stylesheet>
+"""
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +49,12 @@ def receiving_installation(web_port: int) -> Iterator[Installation]:
         databases.clone() as url,
         Installation(home, url) as opened,
     ):
+        for name in ("US", "CAN"):
+            (home / f"{name}.xslt").write_text(STYLESHEET.replace("NAME", name))
         opened.apply(
             f"""
-            from postroom import Throttling
+            from postroom import Throttling, maps
+            Country = Property("Sales.Country", int)
             app.host("Main", throttling=Throttling(messages=50, spool_multiplier=0, longest_delay=2))
             app.host("Sender")
             app.send_port("Held", adapters.Null(), filter=Region == "HELD", state="stopped", host="Sender")
@@ -58,6 +66,13 @@ def receiving_installation(web_port: int) -> Iterator[Installation]:
             app.receive_port("In").location("drop", adapters.File("in", pattern="*.json"), pipeline=orders)
             app.send_port("P", adapters.File("out/p"), filter=Region == "EU", state="bound", host="Sender")
             app.receive_port("Web").location("web", adapters.HttpReceive("/orders", port={web_port}), pipeline=orders)
+            countries = pipelines.Xml(promote={{Country: "/order/country"}})
+            app.property(Country)
+            app.receive_port("CBR").location("cbr", adapters.File("cbr"), pipeline=countries)
+            for name, code in (("US", 100), ("CAN", 200)):
+                to_country = maps.Xslt(f"{{name}}.xslt", source="order", target="sale")
+                app.send_port(name, adapters.File(f"out/{{name}}"), maps=[to_country], host="Sender",
+                              filter=(BTS.ReceivePortName == "CBR") & (Country == code))
             app.send_port("FromWeb", adapters.File("out/web"), filter=Region == "US")
             """
         )
@@ -96,7 +111,7 @@ def test_every_port_whose_filter_matches_sends_identical_bytes_once(
 
 
 def test_an_unroutable_message_can_be_resumed_once_it_has_a_subscriber(receiving_installation: Installation) -> None:
-    """ACC-20."""
+    """ACC-20, INS-18."""
     installation = receiving_installation
     installation.drop_file("order.json", b'{"region": "EU"}')
     [inbound] = wait_until(lambda: installation.list_suspended("resumable"), what="the suspended order")
@@ -116,6 +131,23 @@ def test_an_unroutable_message_can_be_resumed_once_it_has_a_subscriber(receiving
     installation.run("jobs", "run")
     assert installation.list_suspended() == []
     installation.run("port", "unenlist", "P")
+
+
+def test_a_document_is_routed_and_mapped_by_its_content(receiving_installation: Installation) -> None:
+    """FLT-12."""
+    installation = receiving_installation
+    for code in (100, 200, 300):
+        installation.drop_file(f"{code}.xml", b"<order><country>%d</country></order>" % code, folder="cbr")
+    host = installation.start_host("Sender")
+    [american] = installation.wait_for_files("out/US", 1)
+    [canadian] = installation.wait_for_files("out/CAN", 1)
+    assert (american.strip(), canadian.strip()) == (b'<sale in="US">100</sale>', b'<sale in="CAN">200</sale>')
+    [unroutable] = wait_until(lambda: installation.list_suspended("resumable"), what="the third order")
+    assert (unroutable["error_code"], unroutable["service"]) == ("ROUTING", "cbr")
+    assert "<country>300<" in installation.run("message", "body", unroutable["instance_id"])
+    installation.run("instance", "terminate", unroutable["instance_id"])
+    host.stop()
+    installation.run("jobs", "run")
 
 
 def post(url: str, body: bytes, key: str) -> tuple[int, dict[str, Any]]:

@@ -125,12 +125,15 @@ def test_a_caller_without_an_answer_in_time_gets_a_fault_and_the_late_response_i
 
 
 def test_a_caller_gets_a_502_when_the_receiver_fails(installation: Installation) -> None:
+    """NRF-09, RR-12: so does one whose request has no subscriber."""
     with run_quotes(installation) as (quotes, receiver):
         receiver.behave = lambda handler: handler.answer(500, b"no price")
         assert quotes.ask()[0] == 502
         assert wait_until(lambda: installation.list_suspended(error="DELIVERY"), what="the request")
         assert quotes.ask(region="US")[0] == 502
-        assert installation.list_suspended(error="ROUTING")
+        unroutable = installation.list_suspended(error="ROUTING")
+        assert sorted(str(one["service"]) for one in unroutable) == ["None", "quotes"], "the request and its report"
+        assert unroutable == installation.list_suspended("not-resumable", error="ROUTING")
 
 
 def test_the_response_to_a_killed_host_is_suspended_and_later_callers_are_answered(installation: Installation) -> None:

@@ -24,8 +24,8 @@ COUNT = 8_000
 
 @pytest.mark.sample("failing installation")
 def test_every_order_is_published_once_and_delivered_to_the_matching_ports(home: Path) -> None:
-    """The pipeline, a host and PostgreSQL are killed while they work. PostgreSQL is also shut down (ACC-34). Then a
-    batch is replayed whose messages are delivered and deleted (RCV-23)."""
+    """The pipeline, a host and PostgreSQL are killed while they work. PostgreSQL is also shut down (ACC-34, DEQ-15).
+    Then a batch is replayed whose messages are delivered and deleted (RCV-23)."""
     orders = Orders(COUNT)
     per_file = COUNT // 40
     files = list(orders.files(per_file=per_file))

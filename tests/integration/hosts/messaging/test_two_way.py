@@ -83,6 +83,7 @@ def test_the_response_of_a_request_without_a_caller_is_published(box: Box, start
 
 
 def test_a_response_without_subscribers_is_suspended_with_a_report(box: Box, start_host: StartHost) -> None:
+    """NRF-13."""
     box.add_port("Pricing", "Orders.Region == 'EU'")
     make_two_way(box, "Pricing")
     instance = start_host(AnsweringAdapter())

@@ -54,6 +54,7 @@ def count_states(box: Box) -> dict[str, int]:
 
 
 def test_an_operation_is_carried_out_in_pieces_with_progress(box: Box) -> None:
+    """INS-16."""
     box.add_port("Europe", "Orders.Region == 'EU'")
     publish(box, 8)
     reported: list[BulkOperation] = []

@@ -284,6 +284,7 @@ def test_invalid_requests_are_rejected(
 def test_the_response_is_503_while_the_messagebox_is_unavailable(
     box: Box, location: ReceiveLocation, tmp_path: Path
 ) -> None:
+    """DEQ-15."""
     with serve(box, location, url=f"postgresql:///nowhere?host={tmp_path}") as http:
         answer, _ = send_request(http)
     assert answer.status == 503
