@@ -61,7 +61,7 @@ def test_a_message_is_delivered_only_to_hosts_with_the_properties_that_its_predi
 def test_only_a_trusted_host_can_set_the_originator_of_a_message(
     installation: Installation, host: str, trusted: bool
 ) -> None:
-    """ACC-71."""
+    """ACC-71, SEC-07, SEC-08."""
     installation.apply(HOSTS)
     forged = {BTS.OriginatorSID: "CONTOSO\\boss", BTS.OriginatorPID: "Contoso"}
     url = login_url(installation, host)

@@ -174,6 +174,7 @@ def test_revoked_trust_applies_to_the_next_batch(box: Box, monkeypatch: pytest.M
 
 
 def test_a_login_cannot_run_a_trusted_host_and_another_host(box: Box) -> None:
+    """SEC-09."""
     other = box.add_host("Other")
     box.connection.execute("CREATE ROLE shared LOGIN")
     for host in (box.host(), other):
