@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from postroom.errors import StateError as StateError
     from postroom.errors import Throttled as Throttled
     from postroom.errors import Unavailable as Unavailable
+    from postroom.lookups import Lookup as Lookup
+    from postroom.lookups import lookup as lookup
     from postroom.message import Context as Context
     from postroom.message import Message as Message
     from postroom.message import Part as Part
@@ -68,6 +70,7 @@ _PUBLIC = {
     "postroom.client.subscription": "Received Subscription",
     "postroom.errors": "BadFilter BadValue ClaimLost DefinitionRefused KeyReused NoResponse NotAllowed NotFound"
     " PostroomError PublishFailed ResponseTimeout StateError Throttled Unavailable",
+    "postroom.lookups": "Lookup lookup",
     "postroom.message": "Context Message Part",
     "postroom.properties": "Property",
     "postroom.secrets.references": "Secret secret",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import urllib3
 
 #: The first example is the default.
-EXAMPLES = ("orders", "envelope", "http", "two_way", "bulk", "component", "failures", "procurement")
+EXAMPLES = ("orders", "envelope", "http", "two_way", "bulk", "component", "failures", "procurement", "lookup")
 
 _SUSPENDED = (InstanceState.SUSPENDED, InstanceState.SUSPENDED_NOT_RESUMABLE)
 #: Files that belong to the demo of an example, not to the application.

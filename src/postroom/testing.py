@@ -7,20 +7,25 @@ run.publish(offer)                          # a message for the instance
 run.advance(timedelta(minutes=5))           # timers that are due fire
 assert [sent.port for sent in run.sent] == ["Acme", "Bolt"]
 assert run.has_ended
+
+with testing.lookups({"Customers": {"C-17": b'{"name": "Acme"}'}}):    # for orchestrations, components and maps
+    ...
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from postroom.correlation_tokens import add_token, copy_token
-from postroom.errors import DefinitionError, StateError
+from postroom.errors import DefinitionError, NotFound, StateError
+from postroom.lookups.source import use_source
 from postroom.message import Message
 from postroom.orchestrations.correlation import CALLER, DirectPort
 from postroom.orchestrations.definition import (
@@ -241,6 +246,25 @@ class Run:
 
     def read_journal(self) -> Iterable[Turn]:
         return self.save_journal().read_turns()
+
+
+@dataclass(frozen=True)
+class _GivenEntries:
+    """The entries that a test gives."""
+
+    entries: Mapping[str, Mapping[Any, Message | bytes]]
+
+    def get(self, name: str, key: object) -> Message | None:
+        if name not in self.entries:
+            raise NotFound(f"The test has no lookup {name!r}.", hint="Give its entries to testing.lookups(...).")
+        entry = self.entries[name].get(key)
+        return Message.of(entry) if isinstance(entry, bytes) else entry
+
+
+def lookups(entries: Mapping[str, Mapping[Any, Message | bytes]]) -> AbstractContextManager[None]:
+    """Let code that is tested read these lookups inside the context: entries by key, by the name of the lookup. An
+    entry is a message, or only its body."""
+    return use_source(_GivenEntries(entries))
 
 
 def start(

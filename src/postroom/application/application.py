@@ -32,6 +32,7 @@ from postroom.application.retry import Retry
 from postroom.application.schedule import Schedule
 from postroom.application.source_position import get_caller_position
 from postroom.filters.expression import Filter
+from postroom.lookups import Lookup
 from postroom.maps import Map
 from postroom.orchestrations.components import AnyPipeline
 from postroom.orchestrations.correlation import Correlation
@@ -71,12 +72,12 @@ class Application(Declarations):
 
         ``properties`` are its application properties: a value, or a list of values, for each property. A message with
         message predicates goes only to hosts that have these values. A ``trusted`` host may publish on behalf of other
-        originators. An ``isolated`` host only receives, by HTTP or with adapters that it polls. It has no send ports
-        or orchestrations, and its login needs no access to receivers. ``handlers`` are the adapters that it runs, each
-        in one direction, such as ``[Handler("http", "send")]``. By default it runs every adapter that its type allows.
-        ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down. A message
-        that more than ``max_hops`` services have passed on, 100 by default, is suspended as a part of a loop. Arguments
-        that are left out may be set by another application that declares the host.
+        originators. An ``isolated`` host only receives, by HTTP or with adapters that it polls. It has no send ports,
+        orchestrations or lookups, and its login needs no access to receivers. ``handlers`` are the adapters that it
+        runs, each in one direction, such as ``[Handler("http", "send")]``. By default it runs every adapter that its
+        type allows. ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down.
+        A message that more than ``max_hops`` services have passed on, 100 by default, is suspended as a part of a loop.
+        Arguments that are left out may be set by another application that declares the host.
         """
         self.hosts.append(declare(Declared, locals()))
 
@@ -310,6 +311,26 @@ class Application(Declarations):
             return orchestration
 
         return declare_function
+
+    def lookup(
+        self,
+        name: str,
+        *,
+        key: Property,
+        filter: Filter | str,
+        host: str = DEFAULT_HOST,
+        renamed_from: str | None = None,
+    ) -> Lookup:
+        """Declare a lookup: it keeps the newest message for each value of ``key``, of the messages that match
+        ``filter`` (a Python expression or text).
+
+        Components, maps and orchestrations read it with ``get``. A message with an empty body deletes the entry of its
+        key. ``renamed_from`` is the old name of the lookup, which keeps its entries.
+
+        Customers = app.lookup("Customers", key=CustomerId, filter=Kind == "customer")
+        """
+        self.lookups.append(declare(Declared, locals()))
+        return Lookup(name)
 
     def definition(self) -> ApplicationDefinition:
         """Return the definition that is stored. Raise DefinitionRefused with every problem if it has any."""

@@ -22,8 +22,8 @@ _Declared = TypeVar("_Declared", bound="Declared")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Declared:
-    """A host, a port, a location, a group or an orchestration as a user has written it: the arguments by name, which
-    are attributes too. Nothing is checked yet, so each can be any object."""
+    """A host, a port, a location, a group, an orchestration or a lookup as a user has written it: the arguments by
+    name, which are attributes too. Nothing is checked yet, so each can be any object."""
 
     name: str
     position: SourcePosition
@@ -84,3 +84,4 @@ class Declarations:
     send_ports: list[Declared] = field(default_factory=list)
     send_port_groups: list[Declared] = field(default_factory=list)
     orchestrations: list[Declared] = field(default_factory=list)
+    lookups: list[Declared] = field(default_factory=list)

@@ -18,6 +18,7 @@ from postroom.application.definition import (
     ApplicationProperty,
     HostDefinition,
     LoadedCode,
+    LookupDefinition,
     OrchestrationDefinition,
     ReceiveLocationDefinition,
     ReceivePortDefinition,
@@ -45,6 +46,7 @@ _Definition = TypeVar(
     ReceiveLocationDefinition,
     SendPortDefinition,
     SendPortGroupDefinition,
+    LookupDefinition,
 )
 
 
@@ -59,8 +61,9 @@ def define(application: Declarations) -> ApplicationDefinition:
     send_ports = tuple(_send_port_definition(port, spelling, known) for port in application.send_ports)
     declared = {host.name: host for host in application.hosts}
     orchestrations = tuple(_orchestration_definition(one, spelling) for one in application.orchestrations)
+    lookups = tuple(_lookup_definition(lookup, spelling, known) for lookup in application.lookups)
     used = {location.host for port in receive_ports for location in port.locations}
-    used |= {port.host for port in send_ports} | {one.host for one in orchestrations}
+    used |= {port.host for port in send_ports} | {one.host for one in orchestrations} | {one.host for one in lookups}
     return ApplicationDefinition(
         name=application.name,
         position=application.position,
@@ -75,6 +78,7 @@ def define(application: Declarations) -> ApplicationDefinition:
         send_ports=send_ports,
         send_port_groups=tuple(_group_definition(group, known) for group in application.send_port_groups),
         orchestrations=orchestrations,
+        lookups=lookups,
     )
 
 
@@ -183,6 +187,10 @@ def _orchestration_definition(declared: Declared, spelling: dict[str, str]) -> O
         loaded=LoadedCode(orchestration),
         position=declared.position,
     )
+
+
+def _lookup_definition(lookup: Declared, spelling: dict[str, str], known: list[Property]) -> LookupDefinition:
+    return _define(LookupDefinition, lookup, host=spelling[lookup.host.lower()], filter=_filter(lookup.filter, known))
 
 
 def _filter(declared: Filter | str | None, known: list[Property]) -> Filter | None:

@@ -304,6 +304,20 @@ class OrchestrationDefinition(ArtifactDefinition):
         return None if filter is None else format_filter(filter)
 
 
+class LookupDefinition(ArtifactDefinition):
+    """A lookup: it keeps the newest message that matches ``filter`` for each value of ``key``."""
+
+    name: str
+    key: StoredProperty
+    filter: InstanceOf[Filter]
+    host: str
+    renamed_from: str | None = None
+
+    @field_serializer("filter")
+    def _filter_as_text(self, filter: Filter) -> str:
+        return format_filter(filter)
+
+
 class ApplicationDefinition(ArtifactDefinition):
     """Everything that one application declares.
 
@@ -318,6 +332,7 @@ class ApplicationDefinition(ArtifactDefinition):
     send_ports: tuple[SendPortDefinition, ...] = ()
     send_port_groups: tuple[SendPortGroupDefinition, ...] = ()
     orchestrations: tuple[OrchestrationDefinition, ...] = ()
+    lookups: tuple[LookupDefinition, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -325,7 +340,7 @@ class ApplicationDefinition(ArtifactDefinition):
         if not isinstance(source, Mapping):
             return source
         properties = source.get("properties", ())
-        declared = {field: source.get(field, ()) for field in ("send_ports", "send_port_groups", "orchestrations")}
+        declared = {field: source.get(field, ()) for field in _FILTERED}
         if not all(isinstance(listed, list | tuple) for listed in (properties, *declared.values())):
             return source  # its fields are reported as wrong
         known = [*SYSTEM_PROPERTIES.values(), *map(_read_property, properties)]
@@ -338,6 +353,8 @@ class ApplicationDefinition(ArtifactDefinition):
         return read_stored(f"application: {stored.get('name')!r}", _STORED, stored)
 
 
+#: The artifacts that have a filter.
+_FILTERED = ("send_ports", "send_port_groups", "orchestrations", "lookups")
 _STORED: TypeAdapter[ApplicationDefinition] = TypeAdapter(ApplicationDefinition)
 
 

@@ -65,6 +65,10 @@ COMMANDS: dict[str, LazyCommand] = {
         "postroom.cli.commands.artifacts.orchestrations:orchestration",
         "List, enlist, start, stop, unenlist and bind orchestrations.",
     ),
+    "lookup": LazyCommand(
+        "postroom.cli.commands.artifacts.lookups:lookup",
+        "List lookups, show their entries, and load entries from a file.",
+    ),
     "location": LazyCommand(
         "postroom.cli.commands.artifacts.locations:location", "List, enable, disable and schedule receive locations."
     ),

@@ -28,6 +28,7 @@ from postroom.client.content import Content, list_messages
 from postroom.client.subscription import POLL_SECONDS, Received, Subscription, SubscriptionSettings
 from postroom.errors import ClaimLost, MessageBoxUnavailable
 from postroom.filters.expression import Filter
+from postroom.lookups import Lookup
 from postroom.message import Body, Message
 from postroom.messagebox.throttling.pace import PUBLISH_WAIT
 
@@ -177,6 +178,12 @@ class AsyncSubscription(_Wrapper[Subscription]):
         await self.close()
 
 
+class AsyncLookup(_Wrapper[Lookup]):
+    """A lookup. Read it with ``get``."""
+
+    get = _in_thread(Lookup.get)
+
+
 class AsyncClient(_Wrapper[Client]):
     """Publishes and subscribes for tasks of an event loop."""
 
@@ -185,6 +192,10 @@ class AsyncClient(_Wrapper[Client]):
 
     directed_to = _in_thread(Client.directed_to)
     close = _in_thread(Client.close)
+
+    def lookup(self, name: str) -> AsyncLookup:
+        """Return the lookup with this name, as ``Client.lookup`` does."""
+        return AsyncLookup(self._wrapped.lookup(name))
 
     async def publish(
         self,

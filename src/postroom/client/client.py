@@ -44,6 +44,8 @@ from postroom.errors import (
 )
 from postroom.filters.expression import Filter
 from postroom.filters.text import parse
+from postroom.lookups import Lookup
+from postroom.lookups.cache import LookupCache
 from postroom.message import Body, Context, Message
 from postroom.messagebox.configuration.hosts import get_publishing_host
 from postroom.messagebox.configuration.properties import find_property, read_deployed_properties
@@ -117,6 +119,7 @@ class Client:
         self._routing = RoutingTable()
         self._known: Mapping[str, Property] = {}
         self._requests: ProgramRequests | None = None
+        self._lookups = LookupCache(self._connect)
         self._connection = self._connect()
         try:
             self._host = get_publishing_host(self._connection, host)
@@ -234,6 +237,11 @@ class Client:
         self._subscriptions.add(subscription)
         return subscription
 
+    def lookup(self, name: str) -> Lookup:
+        """Return the lookup with this name: ``client.lookup("Customers").get("C-17")``. Close the client after its last
+        use."""
+        return Lookup(name, self._lookups)
+
     def close(self) -> None:
         """Close the connection and the embedded server. Requests that wait raise StateError. May be called twice."""
         with self._lock:
@@ -241,6 +249,7 @@ class Client:
             requests, self._requests = self._requests, None
         if requests is not None:
             requests.close()
+        self._lookups.close()
         with self._lock:
             self._connection.close()
             if self._server is not None:

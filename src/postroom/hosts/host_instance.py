@@ -19,6 +19,7 @@ from postroom.adapters import build
 from postroom.adapters.contract import ReceivedBy
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
+from postroom.hosts.caching import CachingService
 from postroom.hosts.delivery_throttle import DeliveryThrottle, Flow
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
@@ -27,6 +28,8 @@ from postroom.hosts.messaging.two_way import ResponseDelivery
 from postroom.hosts.metrics import collect_host_metrics
 from postroom.hosts.orchestrations.runner import OrchestrationRunner
 from postroom.hosts.registration import LOCK_SOCKET, Registration
+from postroom.lookups.cache import LookupCache
+from postroom.lookups.source import add_source, remove_source
 from postroom.messagebox.configuration.hosts import (
     ServiceClass,
     check_login_of_host,
@@ -43,6 +46,7 @@ from postroom.messagebox.coordination.running_processes import (
 )
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.instances import count_instances_of_host
+from postroom.messagebox.lookups import has_lookups
 from postroom.messagebox.maintenance.jobs import JobLoop, JobSettings
 from postroom.messagebox.monitored_services import (
     LOCATION,
@@ -211,6 +215,19 @@ class HostInstance:
             get_throttle=self.throttle.current,
             clock=clock,
         )
+        #: Started when the host has its first lookup.
+        self.caching: Subservice | None = None
+        self._create_caching = partial(
+            Subservice,
+            connect=open_connection,
+            queues=queues,
+            host_instance=host_instance,
+            service=CachingService(host),
+            memory_queue=settings.memory_queue,
+            get_throttle=self.throttle.current,
+            clock=clock,
+        )
+        self._lookups = LookupCache(open_connection)
         self.orchestrations: OrchestrationRunner | None = None
         if not host.isolated:
             self.orchestrations = OrchestrationRunner(
@@ -250,10 +267,12 @@ class HostInstance:
         self._services = ServiceWatch(host.name, open_connection, self._read_services)
 
     def _start_parts(self) -> None:
-        """Start to deliver, to run orchestrations and to receive."""
+        """Start to deliver, to apply messages to lookups, to run orchestrations and to receive."""
+        add_source(self._lookups)
         self.callers.loop.start()
         with self._open_connection() as connection:
             self._configure_messaging(connection)
+            self._configure_caching(connection)
         self.messaging.start()
         self.registration.add(self.messaging)
         self.throttle.loop.start()
@@ -288,6 +307,10 @@ class HostInstance:
         if self.orchestrations is not None:
             self.orchestrations.stop(deadline)
         self.messaging.stop(deadline)
+        if self.caching is not None:
+            self.caching.stop(deadline)
+        remove_source(self._lookups)
+        self._lookups.close()
         if self._jobs is not None:
             _stop_part(self._jobs, deadline)
         _stop_part(self._watchdog, deadline)
@@ -307,6 +330,11 @@ class HostInstance:
         return self.messaging.counts
 
     @property
+    def caching_counts(self) -> Counter[str]:
+        """The number of messages for lookups by outcome: finished, released, suspended, discarded."""
+        return Counter() if self.caching is None else self.caching.counts
+
+    @property
     def orchestration_counts(self) -> Counter[str]:
         """How often orchestration instances were worked on, by outcome: waiting, completed, suspended, discarded."""
         return Counter() if self.orchestrations is None else self.orchestrations.counts.copy()
@@ -314,6 +342,7 @@ class HostInstance:
     def _apply_configuration(self, connection: Connection) -> bool:
         """Apply what was deployed or changed. Return False if a location cannot be served yet."""
         self._configure_messaging(connection)
+        self._configure_caching(connection)
         if self.orchestrations is not None:
             self.orchestrations.load_code(connection)
             self.orchestrations.set_dequeuing(read_dequeuing(connection, ServiceClass.ORCHESTRATIONS))
@@ -339,6 +368,16 @@ class HostInstance:
         """Apply the settings of the service class, and the handlers of send ports."""
         self.messaging.set_dequeuing(read_dequeuing(connection, self._host.messaging_class))
         self.messaging.set_handlers(read_send_handlers(connection, self._host.host_id))
+
+    def _configure_caching(self, connection: Connection) -> None:
+        """Apply the settings of the service class, and start it when there are lookups."""
+        dequeuing = read_dequeuing(connection, ServiceClass.CACHING)
+        if self.caching is not None:
+            self.caching.set_dequeuing(dequeuing)
+        elif not self._host.isolated and has_lookups(connection):
+            self.caching = self._create_caching(dequeuing=dequeuing)
+            self.caching.start()
+            self.registration.add(self.caching)
 
     def _count_flow(self) -> Flow:
         messaging = self.messaging

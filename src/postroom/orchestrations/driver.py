@@ -26,6 +26,7 @@ from postroom.orchestrations.journal import (
     Command,
     Continuation,
     Event,
+    LookUp,
     MessageReceived,
     RecordedCommand,
     Resumed,
@@ -126,7 +127,8 @@ class Driver:
         The caller stores everything and publishes the messages, all or nothing. If the orchestration raises, the turn
         in which it did so is not stored, and ``execution.error`` is set. Raise JournalFull if there is more to do, but
         the journal is full, and UnstorableResult after a step whose result cannot be stored. Everything before is
-        stored then."""
+        stored then. Raise the error of a lookup that cannot be read. Nothing since the last persistence point is stored
+        then."""
         has_result = False
         if self.execution.suspension is not None:  # it is claimed, so an operator has resumed it
             self._handle(Resumed(time=self._store.get_time()))
@@ -206,6 +208,8 @@ class Driver:
 
     def _handle(self, event: Event) -> None:
         commands = self.execution.handle(event)
+        if self.execution.lookup_error is not None:
+            raise self.execution.lookup_error
         if self.execution.error is None:
             self._handled.append((event, commands))
             if isinstance(event, Started | MessageReceived):
@@ -254,6 +258,13 @@ class Driver:
             failed.orchestration, failed.instance_id, self._store.read_journal(), failed.carried, failed.watch
         )
         self.execution.unroutable |= failed.unroutable | {first: unroutable[first]}
+        # The same answers as before: with others it could do something else.
+        self.execution.entries |= {
+            command.number: command.entry
+            for _, commands in handled
+            for command in commands
+            if isinstance(command, LookUp)
+        }
         for event, commands in handled:
             self._handle(event)
             if self.execution.error is not None or any(command.number == first for command in commands):
@@ -354,11 +365,13 @@ def replay(
 
     Raise JournalMismatch, with the place, if the code does something other than the journal has."""
     execution = Execution(orchestration, instance_id, carried, watch)
+    execution.is_replaying = True
     for number, turn in enumerate(turns, 1):
         execution.unroutable |= {
             command.number: command.unroutable for command in turn.commands if command.unroutable is not None
         }
         execution.due_times |= {command.number: command.due for command in turn.commands if command.due is not None}
+        execution.entries |= {command.number: command.entry for command in turn.commands if command.kind == LookUp.kind}
         why = _repeat(execution, turn)
         if why is not None:
             execution.close()
@@ -373,6 +386,7 @@ def replay(
             mismatch.turn = number
             raise mismatch
     execution.requests.take_settled()  # stored with the journal
+    execution.is_replaying = False
     return execution
 
 

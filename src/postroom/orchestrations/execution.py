@@ -40,6 +40,7 @@ from postroom.orchestrations.journal import (
     Correlate,
     Event,
     Forget,
+    LookUp,
     MessageReceived,
     Resumed,
     RunStep,
@@ -81,9 +82,9 @@ class _Receive:
 
 
 class Execution:
-    """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number, and
-    ``due_times`` when the timers of its journal are due. ``carried`` is what it continues with. The code of the
-    orchestration runs inside ``watch``, even when it is dropped."""
+    """One instance in memory. ``unroutable`` has the reasons of sends without subscribers, by command number,
+    ``due_times`` when the timers of its journal are due, and ``entries`` what its lookups have returned. ``carried`` is
+    what it continues with. The code of the orchestration runs inside ``watch``, even when it is dropped."""
 
     def __init__(
         self,
@@ -102,6 +103,11 @@ class Execution:
         self.steps: dict[int, RunStep] = {}
         self.unroutable: dict[int, str] = {}
         self.due_times: dict[int, datetime] = {}
+        self.entries: dict[int, Message | None] = {}
+        #: True while it repeats a journal, which has the entries of all lookups.
+        self.is_replaying = False
+        #: Why a lookup could not be read. The turn is not stored, whatever the orchestration has made of it.
+        self.lookup_error: Exception | None = None
         #: The reason why the instance has terminated itself.
         self.termination: str | None = None
         #: What the instance continues with, if it starts a fresh journal.
@@ -353,6 +359,22 @@ class Execution:
     def issue(self, command: Command) -> None:
         self._commands.append(command)
 
+    def look_up(self, lookup: str, digest: str, read: Callable[[], Message | None]) -> Message | None:
+        """Return the entry of a lookup, as the journal has it, or as ``read`` returns it."""
+        number = self._next_number()
+        place = self.loop.find_place()
+        if number in self.entries or self.is_replaying:
+            # A lookup that the journal does not have is a difference that the replay reports.
+            entry = self.entries.pop(number, None)
+        else:
+            try:
+                entry = read()
+            except Exception as error:
+                self.lookup_error = error
+                raise
+        self.issue(LookUp(number=number, place=place, lookup=lookup, digest=digest, entry=entry))
+        return entry
+
     def correlate(self, filter: Filter, *, acknowledged_by: str | None = None) -> int:
         number = self._next_number()
         place = self.loop.find_place()
@@ -519,16 +541,24 @@ def operation(function: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, C
     return call
 
 
-def get_execution() -> Execution:
-    """Return the instance that runs now. Raise StateError outside of an orchestration."""
+def find_execution() -> Execution | None:
+    """Return the instance that runs now, or None outside of an orchestration."""
     loop = asyncio._get_running_loop()
     if not isinstance(loop, InstanceLoop):
+        return None
+    owner: Execution = loop.owner
+    return owner
+
+
+def get_execution() -> Execution:
+    """Return the instance that runs now. Raise StateError outside of an orchestration."""
+    execution = find_execution()
+    if execution is None:
         raise StateError(
             "This function works only inside an orchestration.",
             hint="Call it in a function that is declared with @app.orchestration(...), or that such a function awaits.",
         )
-    owner: Execution = loop.owner
-    return owner
+    return execution
 
 
 def _with_derived_ids(message: Message, context: Context, message_id: uuid.UUID) -> Message:

@@ -16,7 +16,13 @@ from typing import Any
 
 from postroom.filters.expression import Filter
 from postroom.message import Message
-from postroom.orchestrations.recorded_values import from_recorded, measure_value, to_recorded
+from postroom.orchestrations.recorded_values import (
+    from_recorded,
+    measure_value,
+    message_from_json,
+    message_to_json,
+    to_recorded,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +204,21 @@ class CancelStep(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LookUp(Command):
+    """Read the entry of a lookup. Its answer is in the journal, because the entry may change."""
+
+    kind = "lookup"
+    lookup: str
+    digest: str
+    """The digest of the key."""
+    entry: Message | None = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.lookup
+
+
+@dataclass(frozen=True, kw_only=True)
 class Suspend(Command):
     """Wait until an operator resumes the instance."""
 
@@ -219,9 +240,11 @@ class RecordedCommand:
     due: datetime | None = None
     """When a timer is due."""
     digest: str | None = None
-    """The digest of the arguments of a step."""
+    """The digest of the arguments of a step, or of the key of a lookup."""
     step: int | None = None
     """The number of the step that is cancelled."""
+    entry: Message | None = None
+    """The answer of a lookup."""
 
     @classmethod
     def of(cls, command: Command) -> RecordedCommand:
@@ -233,8 +256,9 @@ class RecordedCommand:
             unroutable=command.unroutable if isinstance(command, Send) else None,
             message=command.message.message_id if isinstance(command, Send) else None,
             due=command.due if isinstance(command, StartTimer) else None,
-            digest=command.digest if isinstance(command, RunStep) else None,
+            digest=command.digest if isinstance(command, RunStep | LookUp) else None,
             step=command.step.number if isinstance(command, CancelStep) else None,
+            entry=command.entry if isinstance(command, LookUp) else None,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -245,6 +269,7 @@ class RecordedCommand:
             "due": None if self.due is None else self.due.isoformat(),
             "digest": self.digest,
             "step": self.step,
+            "entry": None if self.entry is None else message_to_json(self.entry),
         }
         return {
             "number": self.number,
@@ -257,7 +282,7 @@ class RecordedCommand:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> RecordedCommand:
         """The inverse of ``to_json``."""
-        message, due = stored.get("message"), stored.get("due")
+        message, due, entry = stored.get("message"), stored.get("due"), stored.get("entry")
         return cls(
             number=stored["number"],
             kind=stored["kind"],
@@ -268,6 +293,7 @@ class RecordedCommand:
             due=None if due is None else datetime.fromisoformat(due),
             digest=stored.get("digest"),
             step=stored.get("step"),
+            entry=None if entry is None else message_from_json(entry),
         )
 
     def __str__(self) -> str:
@@ -337,18 +363,23 @@ def _event_from_json(time: datetime, stored: Mapping[str, Any], messages: Mappin
     raise ValueError(f"{stored!r} is not an event of a journal")
 
 
-#: The approximate number of characters of an event and of a command in the journal.
-_EVENT_SIZE, _COMMAND_SIZE = 150, 200
+#: The approximate number of characters of an event, of a command and of the context of an entry in the journal.
+_EVENT_SIZE, _COMMAND_SIZE, _ENTRY_SIZE = 150, 200, 500
 
 
 def measure_turn(event: Event, commands: Sequence[Command]) -> int:
-    """Return the approximate number of characters of a turn in the journal. Only the results of steps are large."""
+    """Return the approximate number of characters of a turn in the journal. Only the results of steps and the entries
+    of lookups are large."""
     value = measure_value(event.value) + len(event.error or "") if isinstance(event, StepEnded) else 0
+    entries = (command.entry for command in commands if isinstance(command, LookUp) and command.entry is not None)
+    value += sum(_ENTRY_SIZE + _count_bytes(entry) * 4 // 3 for entry in entries)
     return _EVENT_SIZE + _COMMAND_SIZE * len(commands) + value
 
 
 def measure_message(event: Event) -> int:
     """Return the number of bytes of the message that an event brings."""
-    if not isinstance(event, Started | MessageReceived):
-        return 0
-    return sum(part.body.size for part in event.message.parts)
+    return _count_bytes(event.message) if isinstance(event, Started | MessageReceived) else 0
+
+
+def _count_bytes(message: Message) -> int:
+    return sum(part.body.size for part in message.parts)

@@ -1,9 +1,9 @@
 """The Python worker that runs the tasks of Spark: what it keeps from one task to the next, and its guard against
 messages that kill it.
 
-A worker keeps a connection and a routing table. This is module-level state, because Spark has no other place for it: a
-worker runs many tasks, one at a time, and each of them would connect and load all subscriptions. A worker is forked
-before this module is imported, so that no two workers share a connection.
+A worker keeps a connection, a routing table and the entries of lookups. This is module-level state, because Spark has
+no other place for it: a worker runs many tasks, one at a time, and each of them would connect and load all
+subscriptions. A worker is forked before this module is imported, so that no two workers share a connection.
 
 A hung C extension ends a worker without an exception, as a crash does. When Spark retries the task, every message is
 processed alone (agent/poison_messages.py).
@@ -28,6 +28,8 @@ from io import UnsupportedOperation
 from postroom.agent.routing.table import RoutingTable
 from postroom.agent.streaming.receiver import Receiver
 from postroom.errors import Unavailable
+from postroom.lookups.cache import LookupCache
+from postroom.lookups.source import add_source, remove_source
 from postroom.messagebox.connection import Login, is_working
 from postroom.monitoring.logs import LOG_FORMAT_VARIABLE, LogFormat, set_up_logging
 from postroom.processes.garbage_collection import freeze_objects
@@ -43,6 +45,7 @@ _HEARTBEAT_SECONDS = 5.0
 
 
 _workers: dict[Login, Worker] = {}
+_lookups: dict[Login, LookupCache] = {}
 
 
 def get_worker(login: Login) -> Worker:
@@ -62,15 +65,27 @@ def get_worker(login: Login) -> Worker:
         connection=connection, receiver=Receiver(connection, routing), connect=partial(login.connect, "attempts")
     )
     _workers[login] = worker
+    provide_lookups(login)
     freeze_objects()
     return worker
 
 
+def provide_lookups(login: Login) -> None:
+    """Let components and maps of this process read lookups."""
+    if login not in _lookups:
+        cache = _lookups[login] = LookupCache(partial(login.connect, "lookups"))
+        add_source(cache)
+
+
 def close_worker(login: Login) -> None:
-    """Close the connection of this process, so that the next task connects again."""
+    """Close the connections of this process, so that the next task connects again."""
     worker = _workers.pop(login, None)
     if worker is not None:
         worker.connection.close()
+    cache = _lookups.pop(login, None)
+    if cache is not None:
+        remove_source(cache)
+        cache.close()
 
 
 @lru_cache(maxsize=1)

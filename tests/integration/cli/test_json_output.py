@@ -59,6 +59,9 @@ async def book(order):
 @app.orchestration(activate=Region == "BOOK", name="book", version=2)
 async def book_again(order):
     await orchestrations.send(order, to="Europe")
+
+
+app.lookup("Regions", key=Region, filter=Region == "LOOKUP")
 """
 
 
@@ -138,6 +141,11 @@ def shown(run: Run, app: Path, tmp_path: Path) -> dict[str, list[Any]]:
     for noun in ("application", "group", "host", "instance", "location", "message", "port", "role", "subscription"):
         run_json(f"{noun} list")
     run_json("orchestration list")
+    regions = tmp_path / "regions.csv"
+    regions.write_text("region,name\nLOOKUP,Nowhere\n")
+    run_json("lookup load", "Regions", regions, "--key", "region")
+    run_json("lookup list")
+    run_json("lookup show", "Regions")
     run_json("orchestration show", "book")
     run_json("queue list", "--all")
     for grouping in ("host", "port", "error", "reason", "adapter", "uri"):

@@ -130,6 +130,7 @@ def test_the_threads_of_an_isolated_host_are_those_of_its_service_class(
     set_service_class(connection, "messaging_isolated", dequeue_threads=2, polling_interval=timedelta(seconds=0.2))
     wait_until(lambda: count_threads(ServiceClass.MESSAGING_ISOLATED) == 2)
     assert {one.name: one.dequeue_threads for one in list_service_classes(connection)} == {
+        "caching": 1,
         "messaging_in_process": 5,
         "messaging_isolated": 2,
         "orchestrations": 5,

@@ -54,7 +54,7 @@ def test_an_unknown_example_is_rejected_with_suggestions(
     assert main(["demo", "warehouse"]) == ExitCode.NOT_FOUND
     error = capsys.readouterr().err
     assert "There is no example 'warehouse'." in error
-    assert "bulk, component, envelope, failures, http, orders, procurement, two_way" in error
+    assert "bulk, component, envelope, failures, http, lookup, orders, procurement, two_way" in error
     assert list(tmp_path.iterdir()) == []
 
 

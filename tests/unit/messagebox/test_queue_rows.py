@@ -90,5 +90,6 @@ def test_claimed_messages_are_read_by_one_function() -> None:
         "procedures/host/claim_for_program",
         "procedures/host/read_sink_messages",
         "procedures/host/read_orchestration_messages",
+        "procedures/host/apply_to_lookup",
     }
     assert [name for name in readers if re.search(r"\b(?:FROM|JOIN) (?:spool|parts)\b", statement(name))] == []

@@ -1,7 +1,7 @@
 """Conflicts between an application and the deployed applications.
 
-Names of ports, groups and locations are unique in the whole deployment (SPT-14, ORS-07); a property has one type in all
-of it.
+Names of ports, groups, locations and lookups are unique in the whole deployment (SPT-14, ORS-07); a property has one
+type in all of it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class _Kind(NamedTuple):
 
 _RECEIVE_PORT, _LOCATION = _Kind("receive port", "receive port"), _Kind("receive location", "receive location")
 _SEND_PORT, _GROUP = _Kind("send port", "send port"), _Kind("send port group", "send port")
+_LOOKUP = _Kind("lookup", "lookup")
 
 
 def _names(application: ApplicationDefinition) -> Iterator[tuple[_Kind, str, SourcePosition]]:
@@ -52,6 +53,8 @@ def _names(application: ApplicationDefinition) -> Iterator[tuple[_Kind, str, Sou
         yield _SEND_PORT, send_port.name, send_port.position
     for group in application.send_port_groups:
         yield _GROUP, group.name, group.position
+    for lookup in application.lookups:
+        yield _LOOKUP, lookup.name, lookup.position
 
 
 def _host_conflicts(new: ApplicationDefinition, other: ApplicationDefinition) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from postroom.application.checks.fields import (
     state_problems,
 )
 from postroom.application.checks.groups import group_problems
+from postroom.application.checks.lookups import lookup_problems
 from postroom.application.checks.orchestrations import orchestration_problems
 from postroom.application.checks.properties import list_known_properties, property_problems
 from postroom.application.checks.transports import schedule_problems, transport_problems
@@ -75,6 +76,7 @@ def find_declaration_problems(application: Declarations) -> list[Problem]:
         add(port.position, name_problems("send port", port.name))
     found += group_problems(application, known)
     found += orchestration_problems(application, hosts)
+    found += lookup_problems(application, hosts, known)
 
     found += _duplicate_names("hosts", application.hosts, "Declare it once.", lower=True)
     found += _duplicate_names(
@@ -83,6 +85,7 @@ def find_declaration_problems(application: Declarations) -> list[Problem]:
     found += _duplicate_names("locations", locations, "The name of a location is unique among all receive ports.")
     found += _duplicate_names("send ports", application.send_ports, "Give one of them another name.")
     found += _duplicate_names("send port groups", application.send_port_groups, "Give one of them another name.")
+    found += _duplicate_names("lookups", application.lookups, "Give one of them another name.")
     found += _renaming_problems("location", locations)
     found += _renaming_problems("send port", application.send_ports)
     found += _renaming_problems("receive port", application.receive_ports)
@@ -90,6 +93,7 @@ def find_declaration_problems(application: Declarations) -> list[Problem]:
         found += _renaming_problems(
             "orchestration", [one for one in application.orchestrations if one.orchestration.version == version]
         )
+    found += _renaming_problems("lookup", application.lookups)
     found += property_problems(application)
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line))
 

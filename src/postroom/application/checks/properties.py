@@ -56,10 +56,13 @@ def find_uses(application: Declarations) -> Iterator[Use]:
                     yield Use(property=prop, position=port.position, makes_known=False)
         if isinstance(port.pipeline, Send):
             yield from _find_demotions(port.pipeline, port.position)
-    for filtered in (*application.send_ports, *application.send_port_groups):
+    for filtered in (*application.send_ports, *application.send_port_groups, *application.lookups):
         if isinstance(filtered.filter, Filter):
             for prop in list_compared_properties(filtered.filter):
                 yield Use(property=prop, position=filtered.position, makes_known=False)
+    for lookup in application.lookups:
+        if isinstance(lookup.key, Property) and not isinstance(lookup.key, DistinguishedField):
+            yield Use(property=lookup.key, position=lookup.position, makes_known=False)
     for one in application.orchestrations:
         orchestration = one.orchestration
         activate = orchestration.activate

@@ -61,6 +61,7 @@ def _remove_at(part: Declarations, positions: _Positions) -> None:
     part.orchestrations = [
         one for one in part.orchestrations if not _is_removed(one.position, one.host, positions, removed)
     ]
+    part.lookups = [one for one in part.lookups if not _is_removed(one.position, one.host, positions, removed)]
     part.send_port_groups = [group for group in part.send_port_groups if _to_line(group.position) not in positions]
 
 
@@ -76,5 +77,5 @@ def _to_line(position: SourcePosition) -> tuple[str, int]:
 def _count(part: Declarations) -> int:
     locations = sum(len(port.locations) for port in part.receive_ports)
     ports = len(part.receive_ports) + len(part.send_ports) + len(part.send_port_groups)
-    ports += len(part.orchestrations)
+    ports += len(part.orchestrations) + len(part.lookups)
     return len(part.hosts) + len(part.properties) + locations + ports

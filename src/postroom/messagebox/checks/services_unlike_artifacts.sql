@@ -15,6 +15,9 @@ SELECT coalesce(d.kind || ' ' || d.name, s.kind || ' ' || s.name)
         UNION ALL
         SELECT o.id, 'orchestration', a.name, o.name, o.name, o.version, o.host_id,
                coalesce((o.definition ->> 'answers')::boolean, false), NULL
-          FROM management.orchestrations o JOIN applications a ON a.id = o.application_id) d
+          FROM management.orchestrations o JOIN applications a ON a.id = o.application_id
+        UNION ALL
+        SELECT l.id, 'lookup', a.name, l.name, l.name, NULL, l.host_id, false, NULL
+          FROM management.lookups l JOIN applications a ON a.id = l.application_id) d
   FULL JOIN known_services() s ON s.id = d.id
  WHERE d IS DISTINCT FROM s

@@ -13,12 +13,14 @@ from psycopg.types.json import Jsonb
 from postroom.messagebox.connection import Connection, read_records, read_value
 from postroom.messagebox.statements import statement
 
-ArtifactTable = Literal["receive_ports", "receive_locations", "send_ports", "send_port_groups", "orchestrations"]
+ArtifactTable = Literal[
+    "receive_ports", "receive_locations", "send_ports", "send_port_groups", "orchestrations", "lookups"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApplicationListing:
-    """An application with the number of its ports, locations, groups and orchestrations."""
+    """An application with the number of its ports, locations, groups, orchestrations and lookups."""
 
     name: str
     receive_ports: int
@@ -27,6 +29,7 @@ class ApplicationListing:
     send_port_groups: int
     orchestrations: int
     """In all versions."""
+    lookups: int
     applied_at: datetime
 
 

@@ -34,7 +34,12 @@ class ServiceClass(StrEnum):
 
 
 #: The service classes that hosts dequeue.
-DEQUEUED_CLASSES = (ServiceClass.MESSAGING_IN_PROCESS, ServiceClass.MESSAGING_ISOLATED, ServiceClass.ORCHESTRATIONS)
+DEQUEUED_CLASSES = (
+    ServiceClass.MESSAGING_IN_PROCESS,
+    ServiceClass.MESSAGING_ISOLATED,
+    ServiceClass.ORCHESTRATIONS,
+    ServiceClass.CACHING,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

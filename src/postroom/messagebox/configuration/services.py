@@ -1,9 +1,9 @@
-"""What the MessageBox knows about services: send ports, receive locations, send port groups and orchestrations.
+"""What the MessageBox knows about services: send ports, receive locations, send port groups, orchestrations, lookups.
 
 It refers to no table of the schema management. So what stores, renames or removes an artifact does the same here, in
 the same transaction, and ``postroom check`` compares both. The state of a service is only here. Instances refer to the
-id of their service. A removed send port, receive location or orchestration keeps its row, and an application that
-declares it again gets the id back, so that its instances continue.
+id of their service. A removed send port, receive location, orchestration or lookup keeps its row, and an application
+that declares it again gets the id back, so that its instances continue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from postroom.messagebox.statements import statement
 
 class ServiceState(StrEnum):
     """The states of a send port, a send port group or an orchestration, and of their subscriptions. A bound one has no
-    subscription. Matches of a stopped one are suspended."""
+    subscription. Matches of a stopped one are suspended. A lookup is always started."""
 
     BOUND = "bound"
     STOPPED = "stopped"
@@ -80,7 +80,7 @@ def read_states(connection: Connection, service_ids: Iterable[uuid.UUID]) -> dic
 
 
 def remove_service(connection: Connection, service_id: uuid.UUID, *, backlog: str = "keep") -> None:
-    """Remove a send port, receive location or orchestration. Its name and its id are kept."""
+    """Remove a send port, receive location, orchestration or lookup. Its name and its id are kept."""
     connection.execute(statement("queries/remove_service"), {"id": service_id, "backlog": backlog})
 
 

@@ -19,6 +19,7 @@ GRANT EXECUTE ON FUNCTION
     messagebox.advance_receipt_clock, messagebox.find_stalled_sessions, messagebox.terminate_stalled_session,
     messagebox.find_instance_subscriptions, messagebox.lock_instance_subscriptions, messagebox.locate_convoy_instances,
     messagebox.lock_ordered_instances,
+    messagebox.read_lookup, messagebox.read_lookup_entry,
     messagebox.start_split, messagebox.split_progress, messagebox.start_stream, messagebox.start_stream_batch
     TO __HOSTS_ROLE__;
 

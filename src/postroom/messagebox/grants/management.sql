@@ -1,9 +1,10 @@
 -- Privileges on the schema management. The files of the other roles, which come first, have revoked all of them.
 
--- A host reads the definitions of its own ports, locations and orchestrations. A port or location that was moved is
--- read by its old host, too, as long as this host has messages of it.
+-- A host reads the definitions of its own ports, locations, orchestrations and lookups. A port, location or lookup that
+-- was moved is read by its old host, too, as long as this host has messages of it.
 GRANT SELECT ON management.schema_version, management.service_classes, management.receive_ports,
-    management.receive_locations, management.send_ports, management.orchestrations, management.bindings
+    management.receive_locations, management.send_ports, management.orchestrations, management.bindings,
+    management.lookups
     TO __HOSTS_ROLE__;
 ALTER TABLE management.send_ports ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_ports ON management.send_ports;
@@ -13,6 +14,10 @@ ALTER TABLE management.orchestrations ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_orchestrations ON management.orchestrations;
 CREATE POLICY own_orchestrations ON management.orchestrations FOR SELECT TO __HOSTS_ROLE__
     USING (messagebox.runs_host(host_id));
+ALTER TABLE management.lookups ENABLE ROW LEVEL SECURITY;
+DROP POLICY IF EXISTS own_lookups ON management.lookups;
+CREATE POLICY own_lookups ON management.lookups FOR SELECT TO __HOSTS_ROLE__
+    USING (id = ANY ((SELECT messagebox.own_services())::uuid[]));
 ALTER TABLE management.receive_locations ENABLE ROW LEVEL SECURITY;
 DROP POLICY IF EXISTS own_locations ON management.receive_locations;
 CREATE POLICY own_locations ON management.receive_locations FOR SELECT TO __HOSTS_ROLE__
@@ -23,8 +28,8 @@ CREATE POLICY own_receive_ports ON management.receive_ports FOR SELECT TO __HOST
     USING (id IN (SELECT receive_port_id FROM management.receive_locations));
 
 -- Administrators write what a deployment writes.
-GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, management.receive_ports,
-    management.receive_locations, management.send_ports, management.send_port_groups,
+GRANT INSERT, UPDATE, DELETE ON management.applications, management.orchestrations, management.lookups,
+    management.receive_ports, management.receive_locations, management.send_ports, management.send_port_groups,
     management.send_port_group_members, management.bindings TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (polling_interval, dequeue_threads) ON management.service_classes TO __ADMINISTRATORS_ROLE__;
 -- The audit is append-only. PostgreSQL fills the login, the time and the reason.
@@ -34,7 +39,7 @@ GRANT INSERT (os_user, action, target, before, after) ON management.audit TO __A
 -- and the hosts of applications.
 GRANT SELECT ON management.schema_version, management.service_classes, management.receive_ports,
     management.send_port_groups, management.send_port_group_members, management.orchestrations, management.bindings,
-    management.audit TO __OPERATORS_ROLE__;
+    management.lookups, management.audit TO __OPERATORS_ROLE__;
 GRANT SELECT (id, name, applied_at) ON management.applications TO __OPERATORS_ROLE__;
 DO $$
 DECLARE
@@ -50,7 +55,8 @@ BEGIN
     LOOP
         EXECUTE format('GRANT SELECT (%s) ON management.%I TO %I', shown.names, shown.table_name, '__OPERATORS_ROLE__');
     END LOOP;
-    FOREACH protected IN ARRAY ARRAY['send_ports', 'receive_ports', 'receive_locations', 'orchestrations'] LOOP
+    FOREACH protected IN ARRAY ARRAY['send_ports', 'receive_ports', 'receive_locations', 'orchestrations',
+                                     'lookups'] LOOP
         EXECUTE format('DROP POLICY IF EXISTS administrators ON management.%I', protected);
         EXECUTE format('CREATE POLICY administrators ON management.%I TO %I USING (true) WITH CHECK (true)', protected,
                        '__ADMINISTRATORS_ROLE__');

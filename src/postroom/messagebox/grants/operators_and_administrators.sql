@@ -11,8 +11,8 @@ GRANT USAGE ON SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__, __OPERA
 -- store_host_definition writes definitions. New hosts and new versions of the schema are the owner's.
 GRANT SELECT ON ALL TABLES IN SCHEMA messagebox, management TO __ADMINISTRATORS_ROLE__;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA messagebox TO __ADMINISTRATORS_ROLE__;
-GRANT INSERT, UPDATE, DELETE ON messagebox.services, messagebox.properties, messagebox.application_properties
-    TO __ADMINISTRATORS_ROLE__;
+GRANT INSERT, UPDATE, DELETE ON messagebox.services, messagebox.properties, messagebox.application_properties,
+    messagebox.lookup_contents TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (throttling_overrides, stopped) ON messagebox.hosts TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (group_id, group_name) ON messagebox.subscriptions TO __ADMINISTRATORS_ROLE__;
 GRANT UPDATE (reset_requested), DELETE ON messagebox.streams TO __ADMINISTRATORS_ROLE__;
@@ -41,7 +41,8 @@ GRANT USAGE ON SEQUENCE messagebox.queue_sequence, messagebox.intake_number
 -- the audit, with the login of the session.
 --
 -- They see services and the queues. They do not see contexts and bodies (spool, parts, fragments), nor what is copied
--- from them: correlation values, and the properties that an adapter has updated. They do not see the state of
+-- from them: correlation values, the properties that an adapter has updated, and the entries of lookups, of which they
+-- see the keys. They do not see the state of
 -- orchestrations: journals, and what an instance carries over to its next journal. They do not see the options of
 -- readers, which may contain secrets.
 GRANT SELECT ON messagebox.message_box, messagebox.hosts, messagebox.properties, messagebox.services,
@@ -49,7 +50,7 @@ GRANT SELECT ON messagebox.message_box, messagebox.hosts, messagebox.properties,
     messagebox.open_circuits, messagebox.operations, messagebox.operation_instances, messagebox.routing_version,
     messagebox.correlation_types, messagebox.convoy_sets, messagebox.predicate_groups, messagebox.predicates,
     messagebox.application_properties, messagebox.instances, messagebox.program_subscriptions, messagebox.leases,
-    messagebox.orchestration_messages
+    messagebox.orchestration_messages, messagebox.lookup_contents
     TO __OPERATORS_ROLE__;
 GRANT SELECT (interchange_id, location_id, number, size, problem, stored_at, stored_by) ON messagebox.inbox
     TO __OPERATORS_ROLE__;
@@ -65,7 +66,9 @@ BEGIN
                        ('messagebox.scheduled_queue', '{properties}'),
                        ('messagebox.suspended_queue', '{properties}'),
                        ('messagebox.file_claims', '{reading}'),
-                       ('messagebox.orchestration_instances', '{carried}')) AS h (table_name, hidden)
+                       ('messagebox.orchestration_instances', '{carried}'),
+                       ('messagebox.lookup_entries', '{context,originator_sid,originator_pid,charset,body}'))
+               AS h (table_name, hidden)
             ON h.table_name = c.table_schema || '.' || c.table_name AND c.column_name <> ALL (h.hidden)
          GROUP BY 1, 2
     LOOP

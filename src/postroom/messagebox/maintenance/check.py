@@ -98,7 +98,7 @@ _INVARIANTS = (
     ),
     _Invariant(
         name="wrong_service_subscriptions",
-        problem="The subscriptions of send ports or orchestrations do not match their states or their groups.",
+        problem="The subscriptions of send ports, orchestrations or lookups do not match their states or groups.",
         hint="Unenlist and enlist them, which creates their subscriptions again.",
     ),
     _Invariant(
@@ -130,6 +130,11 @@ _INVARIANTS = (
         name="subscriptions_without_orchestration",
         problem="Messages are routed to orchestration instances that do not exist.",
         hint=_LOST,
+    ),
+    _Invariant(
+        name="wrong_lookups",
+        problem="Lookups and their entries do not belong together.",
+        hint=f"Apply their application again, and publish the missing entries. {_LOST}",
     ),
     _Invariant(
         name="duplicate_instances",

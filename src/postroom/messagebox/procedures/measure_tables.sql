@@ -1,5 +1,5 @@
 -- Return the bytes on disk by content: messages, queues, reference counts, subscriptions, intake, orchestrations,
--- tracking (what was received, answered and changed) and configuration. With their indexes.
+-- lookups, tracking (what was received, answered and changed) and configuration. With their indexes.
 CREATE OR REPLACE FUNCTION messagebox.measure_tables() RETURNS TABLE (content text, bytes bigint)
 LANGUAGE sql VOLATILE SECURITY DEFINER
 SET search_path = messagebox, management, pg_temp SET lock_timeout = '200ms' AS $$
@@ -14,6 +14,7 @@ SET search_path = messagebox, management, pg_temp SET lock_timeout = '200ms' AS 
                WHEN t.name IN ('inbox', 'inbox_fragments', 'file_claims', 'splits', 'receive_attempts', 'streams',
                                'stream_units') THEN 'intake'
                WHEN t.name LIKE 'orchestration\_%' THEN 'orchestrations'
+               WHEN t.name IN ('lookup_contents', 'lookup_entries') THEN 'lookups'
                WHEN t.name IN ('receipts', 'receipt_clock', 'stored_responses', 'audit', 'operations', 'job_runs')
                    THEN 'tracking'
                ELSE 'configuration'

@@ -6,6 +6,7 @@ SELECT a.name,
        (SELECT count(*) FROM send_ports s WHERE s.application_id = a.id) AS send_ports,
        (SELECT count(*) FROM send_port_groups g WHERE g.application_id = a.id) AS send_port_groups,
        (SELECT count(*) FROM orchestrations o WHERE o.application_id = a.id) AS orchestrations,
+       (SELECT count(*) FROM management.lookups l WHERE l.application_id = a.id) AS lookups,
        a.applied_at
   FROM applications a
  ORDER BY a.name

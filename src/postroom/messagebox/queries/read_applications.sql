@@ -12,6 +12,8 @@ SELECT a.id, a.name, jsonb_build_object(
            'send_port_groups', (
                SELECT coalesce(jsonb_agg(g.definition), '[]') FROM send_port_groups g WHERE g.application_id = a.id),
            'orchestrations', (
-               SELECT coalesce(jsonb_agg(o.definition), '[]') FROM orchestrations o WHERE o.application_id = a.id)
+               SELECT coalesce(jsonb_agg(o.definition), '[]') FROM orchestrations o WHERE o.application_id = a.id),
+           'lookups', (
+               SELECT coalesce(jsonb_agg(l.definition), '[]') FROM management.lookups l WHERE l.application_id = a.id)
        ) AS definition
   FROM applications a

@@ -113,7 +113,7 @@ def _apply_decision(connection: Connection, service: Service, decision: Backlog)
     if decision is Backlog.TERMINATE:
         terminated = change_all(connection, "terminate", query, all_messages=True).changed
         active = sum(count_states(connection, query).values())
-    elif service.kind in (ChangeKind.SEND_PORT, ChangeKind.ORCHESTRATION):
+    elif service.kind != ChangeKind.LOCATION:
         # An instance of an orchestration that has started stays.
         hosts = reroute_deliveries(connection, query)
         left = replace(query, tasks=DELIVERIES, states=_REROUTABLE)

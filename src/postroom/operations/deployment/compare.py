@@ -22,7 +22,7 @@ from postroom.values import ValueType
 ALL_SYSTEM_PROPERTIES = "system properties"
 
 #: The artifacts in the definition of an application. Their order has no meaning.
-_ARTIFACTS = ("receive_ports", "locations", "send_ports", "send_port_groups", "orchestrations")
+_ARTIFACTS = ("receive_ports", "locations", "send_ports", "send_port_groups", "orchestrations", "lookups")
 
 
 def find_problems(compared: Comparison) -> tuple[Problem, ...]:
@@ -98,6 +98,7 @@ def _find_type_problems(definition: ApplicationDefinition, deployed: Deployed) -
         filters = [
             *(("send port", port.name, port.filter, port.position) for port in definition.send_ports),
             *(("send port group", group.name, group.filter, group.position) for group in definition.send_port_groups),
+            *(("lookup", lookup.name, lookup.filter, lookup.position) for lookup in definition.lookups),
         ]
         for what, name, filter, position in filters:
             groups = () if filter is None else filter.groups
@@ -128,7 +129,7 @@ def _describe_orphans(definition: ApplicationDefinition, deployed: Deployed) -> 
         if counts := deployed.orphans.get(service_id):
             new_name = renamed.get((ChangeKind(kind), name))
             stays = f" {new_name!r} does not take them over, because it existed before." if new_name else ""
-            command = "reroute --all" if kind == ChangeKind.SEND_PORT else "list"
+            command = "reroute --all" if kind in (ChangeKind.SEND_PORT, ChangeKind.LOOKUP) else "list"
             # The instances of an orchestration are listed with all of its versions.
             port = "" if kind == ChangeKind.ORCHESTRATION else f" --port {quote(name)}"
             yield (

@@ -21,6 +21,7 @@ from postroom.messagebox.orchestrations import count_orchestration_instances, re
 from postroom.operations.deployment.artifacts import ArtifactKind, Deployed
 from postroom.operations.deployment.endpoints import LOCATIONS, RECEIVE_PORTS, SEND_PORTS
 from postroom.operations.deployment.hosts import resolve_host
+from postroom.operations.deployment.lookups import LOOKUPS
 from postroom.operations.deployment.orchestrations import ORCHESTRATIONS, find_new_orchestration_names
 from postroom.operations.deployment.plan import ChangeKind
 from postroom.operations.deployment.renames import Renames, find_renames
@@ -28,7 +29,14 @@ from postroom.operations.deployment.send_port_groups import SEND_PORT_GROUPS
 from postroom.operations.orchestrations.bindings import read_bound_names
 
 #: The kinds of artifacts, in the order in which they are compared and stored. They are removed in the reverse order.
-KINDS: tuple[ArtifactKind[Any, Any], ...] = (RECEIVE_PORTS, LOCATIONS, SEND_PORTS, SEND_PORT_GROUPS, ORCHESTRATIONS)
+KINDS: tuple[ArtifactKind[Any, Any], ...] = (
+    RECEIVE_PORTS,
+    LOCATIONS,
+    SEND_PORTS,
+    SEND_PORT_GROUPS,
+    ORCHESTRATIONS,
+    LOOKUPS,
+)
 
 #: The kinds whose instances stay when an artifact is removed.
 KINDS_WITH_INSTANCES = tuple(kind for kind in KINDS if kind.keeps_instances)

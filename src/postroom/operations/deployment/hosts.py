@@ -70,9 +70,9 @@ def _find_authentication_problems(definition: ApplicationDefinition, deployed: D
 
 
 def _find_handler_problems(definition: ApplicationDefinition, deployed: Deployed) -> Iterator[Problem]:
-    """Yield the handlers and orchestrations that an isolated host cannot have (HST-02), and the locations and ports on
-    hosts without a handler for their adapter (HST-05). If this application changes a host, what other applications have
-    on it counts too."""
+    """Yield the handlers, orchestrations and lookups that an isolated host cannot have (HST-02), and the locations and
+    ports on hosts without a handler for their adapter (HST-05). If this application changes a host, what other
+    applications have on it counts too."""
     own = {host.name.lower(): host.position for host in definition.hosts}
     for host in definition.hosts:
         resolved = resolve_host(definition, deployed, host.name)
@@ -106,12 +106,12 @@ class _Endpoint:
     name: str
     host: str
     handler: Handler | None
-    """None for an orchestration, which has no adapter."""
+    """None for an orchestration or a lookup, which has no adapter."""
     position: SourcePosition
 
 
 def _list_endpoints(application: ApplicationDefinition) -> Iterator[_Endpoint]:
-    """Yield the send ports of an application, with each of their adapters, its locations and its orchestrations."""
+    """Yield the send ports of an application with each of their adapters, its locations, orchestrations and lookups."""
     for port in application.send_ports:
         for adapter in (port.adapter, *((port.backup.adapter,) if port.backup is not None else ())):
             yield _Endpoint(
@@ -130,6 +130,8 @@ def _list_endpoints(application: ApplicationDefinition) -> Iterator[_Endpoint]:
             )
     for one in application.orchestrations:
         yield _Endpoint(name=f"orchestration {one.name!r}", host=one.host, handler=None, position=one.position)
+    for lookup in application.lookups:
+        yield _Endpoint(name=f"lookup {lookup.name!r}", host=lookup.host, handler=None, position=lookup.position)
 
 
 def store_hosts(connection: Connection, definition: ApplicationDefinition, deployed: Deployed, plan: Plan) -> None:

@@ -26,6 +26,7 @@ class ChangeKind(StrEnum):
     SEND_PORT = "send port"
     SEND_PORT_GROUP = "send port group"
     ORCHESTRATION = "orchestration"
+    LOOKUP = "lookup"
 
 
 @dataclass(frozen=True, kw_only=True)

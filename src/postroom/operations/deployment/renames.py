@@ -1,4 +1,4 @@
-"""Renamed ports, locations and orchestrations: they keep their id, and with it their messages and their state.
+"""Renamed ports, locations, orchestrations and lookups: they keep their id, and with it their messages and their state.
 
 A rename is done once. The stored definition shows that it was: it has the same ``renamed_from``. A new object also
 takes over the id, and with it the messages, of an old name that was removed before.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.application import (
+    LookupDefinition,
     OrchestrationDefinition,
     ReceiveLocationDefinition,
     ReceivePortDefinition,
@@ -18,7 +19,9 @@ from postroom.application import (
 )
 from postroom.errors import Problem
 
-Declared = SendPortDefinition | ReceivePortDefinition | ReceiveLocationDefinition | OrchestrationDefinition
+Declared = (
+    SendPortDefinition | ReceivePortDefinition | ReceiveLocationDefinition | OrchestrationDefinition | LookupDefinition
+)
 
 
 @dataclass(frozen=True, kw_only=True)

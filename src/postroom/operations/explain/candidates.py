@@ -19,10 +19,12 @@ from postroom.agent.originator import PublisherLogin
 from postroom.agent.routing.matching import routing_failure
 from postroom.agent.streaming.authentication import authenticate, authentication_failure, find_authenticated
 from postroom.agent.streaming.documents import build_context, build_initial_context, get_value_columns
-from postroom.agent.streaming.interchange import Interchange, read_chunks
+from postroom.agent.streaming.interchange import Chunk, Interchange, read_chunks
 from postroom.agent.streaming.suspended_context import resume_interchange
 from postroom.clock import system_clock
 from postroom.errors import DefinitionError, MessageFailure, NotFound
+from postroom.lookups.cache import LookupCache
+from postroom.lookups.source import use_source
 from postroom.maps.inbound import choose_pipeline
 from postroom.message import Context, FileSlice
 from postroom.messagebox.configuration.hosts import get_host
@@ -104,8 +106,7 @@ def read_candidates(
 
     The properties in ``extra`` are added to every context, and replace promoted properties with the same name."""
     login = _get_login(connection, location)
-    pipeline = choose_pipeline(location.pipeline, location.maps, interchange.suspended_document)
-    for chunk in read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published)):
+    for chunk in _read_chunks(connection, location, interchange):
         initial = build_initial_context(location, interchange, chunk.context)
         dropped = np.zeros(chunk.rows, dtype=bool)
         if location.authentication == "drop" and chunk.documents is not None:
@@ -124,6 +125,13 @@ def read_candidates(
                 yield Candidate(title=title, context=context, failure=authentication_failure(location), is_dropped=True)
             else:
                 yield Candidate(title=title, context=add_properties(context, extra))
+
+
+def _read_chunks(connection: Connection, location: ReceiveLocation, interchange: Interchange) -> Iterator[Chunk]:
+    """Yield the chunks of an interchange. Components and maps can read lookups."""
+    pipeline = choose_pipeline(location.pipeline, location.maps, interchange.suspended_document)
+    with use_source(LookupCache(lambda: connection)):
+        yield from read_chunks(pipeline, interchange, Progress(last_document=interchange.last_published))
 
 
 def build_error_message(location: ReceiveLocation, about: Candidate) -> Candidate:

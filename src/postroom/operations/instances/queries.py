@@ -21,6 +21,7 @@ ERROR_CODES = frozenset(
         *FAILURE_CODES,
         "PORT_STOPPED",
         "PORT_GONE",
+        "LOOKUP",
         "OPERATOR",
         "NO_RECEIVER",
         "SERVICE_WINDOW",

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from postroom.errors import StateError
 from postroom.messagebox.configuration.properties import read_sensitive_keys
@@ -19,7 +21,7 @@ from postroom.messagebox.orchestrations import read_stored_journal
 from postroom.messagebox.storage.spool import get_message, load_message
 from postroom.operations.redaction import replace_sensitive_values
 from postroom.orchestrations.journal import Continuation
-from postroom.orchestrations.recorded_values import from_recorded
+from postroom.orchestrations.recorded_values import from_recorded, message_from_json, message_to_json
 from postroom.orchestrations.saved_journal import SavedJournal
 from postroom.properties import dotted_name, split_key
 
@@ -66,9 +68,30 @@ def load_journal(connection: Connection, instance_id: uuid.UUID) -> SavedJournal
 
 def _redact(connection: Connection, journal: SavedJournal) -> SavedJournal:
     sensitive = read_sensitive_keys(connection)
-    keys = {prop.key for message in journal.messages for prop in message.context}
+    entries = [message_from_json(entry) for entry in _list_entries(journal.turns)]
+    keys = {prop.key for message in (*journal.messages, *entries) for prop in message.context}
     return replace(
         journal,
+        turns=[_replace_entries(turn, sensitive) for turn in journal.turns],
         messages=[replace_sensitive_values(message, sensitive) for message in journal.messages],
         redacted=tuple(sorted(dotted_name(*split_key(key)) for key in keys.intersection(sensitive))),
     )
+
+
+def _list_entries(turns: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries of lookups in a journal."""
+    for turn in turns:
+        yield from (command["entry"] for command in turn["commands"] if command.get("entry"))
+
+
+def _replace_entries(turn: Mapping[str, Any], sensitive: Collection[str]) -> Mapping[str, Any]:
+    """Return a turn without the sensitive values in the entries of lookups."""
+
+    def replace_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+        return message_to_json(replace_sensitive_values(message_from_json(entry), sensitive))
+
+    commands = [
+        {**command, "entry": replace_entry(command["entry"])} if command.get("entry") else command
+        for command in turn["commands"]
+    ]
+    return {**turn, "commands": commands}

@@ -18,9 +18,9 @@ from postroom.operations.subscriptions import list_subscriptions
 from postroom.orchestrations.journal import RecordedCommand
 from postroom.properties import dotted_name, split_key
 
-#: What a line of a story is about: a message that the instance received or sent, a timer, a step that it ran, a
-#: correlation set that it initialised, or that it suspended itself or was resumed.
-StoryKind = Literal["received", "sent", "timer", "step", "correlation", "state"]
+#: What a line of a story is about: a message that the instance received or sent, a timer, a step that it ran, an
+#: entry that it looked up, a correlation set that it initialised, or that it suspended itself or was resumed.
+StoryKind = Literal["received", "sent", "timer", "step", "lookup", "correlation", "state"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +154,9 @@ def _describe_command(command: RecordedCommand) -> tuple[StoryKind, str]:
             return "step", f"started step {command.name}"
         case "cancel":
             return "step", f"cancelled step {command.name}"
+        case "lookup":
+            found = "an entry" if command.entry is not None else "nothing"
+            return "lookup", f"looked up {command.name}, and found {found}"
         case "suspend":
             return "state", "suspended itself"
     raise ValueError(f"{command!r} is not a command of a journal")

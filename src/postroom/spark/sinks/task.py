@@ -31,7 +31,7 @@ from postroom.pipelines.definition import FORMAT_SECONDS
 from postroom.pipelines.send.definition import PASS_THRU_TRANSMIT, Send
 from postroom.processes.garbage_collection import delay_garbage_collection
 from postroom.spark.sinks.row_format import RowFormat, convert_rows, has_simple_columns, to_row_failure
-from postroom.spark.worker import GRACE, freeze_modules, guard_worker
+from postroom.spark.worker import GRACE, freeze_modules, guard_worker, provide_lookups
 
 _log = logging.getLogger(__name__)
 
@@ -95,6 +95,7 @@ class SinkTask:
             # A batch that was opened before may have killed the worker or the process that had it.
             isolated = is_retry or self.attempt > 1
             connection: Connection | None = None
+            provide_lookups(self.login)
             try:
                 for batch in batches:
                     for first, last in zip(*(column.to_pylist() for column in batch.columns), strict=True):

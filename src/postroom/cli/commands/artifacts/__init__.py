@@ -1,1 +1,1 @@
-"""Commands for send ports, groups, orchestrations, receive locations and subscriptions."""
+"""Commands for send ports, groups, orchestrations, lookups, receive locations and subscriptions."""

@@ -136,7 +136,7 @@ def application() -> None:
 add_list_command(
     application,
     "postroom.operations.deployment.applications:list_applications",
-    "name receive_ports locations send_ports send_port_groups orchestrations applied_at",
+    "name receive_ports locations send_ports send_port_groups orchestrations lookups applied_at",
     help="List the applications.",
     example="Example:\n  postroom application list -o json",
     empty="No applications. Apply one: postroom apply APP",

@@ -28,7 +28,7 @@ _SECONDS_BETWEEN_LINES = 2.0
 def demo(options: CommandOptions, name: str, keep: bool) -> None:
     """Run an example application, show where its messages arrive, and check the result.
 
-    The examples are orders (the default), envelope, http, two_way, bulk, component, failures and procurement.
+    The examples are orders (the default), envelope, http, two_way, bulk, component, failures, procurement and lookup.
     'postroom init' copies one of them into a folder.
 
     The demo runs on its own PostgreSQL server. Its home folder is demo-home unless --home names another one. The folder

@@ -19,7 +19,7 @@ from postroom.operations.records import to_json
     default="orders",
     show_default=True,
     metavar="NAME",
-    help="Example to start from: orders, envelope, http, two_way, bulk, component, failures or procurement.",
+    help="Example to start from: orders, envelope, http, two_way, bulk, component, failures, procurement or lookup.",
 )
 @common_options
 def init(options: CommandOptions, folder: Path, example: str) -> None:

@@ -1,7 +1,7 @@
--- The services of this host for monitoring: send ports, sinks, orchestrations, programs and receive locations. Each has
--- its state, why it fails, the number of its messages (of a location also files and inbox rows that are not published,
--- of an orchestration also suspended instances), the age of the oldest one that waits in seconds, and the number of its
--- quarantined files and inbox rows with the problem of the last one.
+-- The services of this host for monitoring: send ports, sinks, orchestrations, lookups, programs and receive
+-- locations. Each has its state, why it fails, the number of its messages (of a location also files and inbox rows that
+-- are not published, of an orchestration also suspended instances), the age of the oldest one that waits in seconds,
+-- and the number of its quarantined files and inbox rows with the problem of the last one.
 -- The state is 'failing' if a process reports a problem, a circuit breaker is open, or messages have failed and wait to
 -- be sent again. Otherwise it is that of the service (bound, stopped, started), 'unused' for a program that has not
 -- received for two minutes, and what its process has reported for a location; null: no process serves the location.
@@ -21,7 +21,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = messagebox, management, p
           LEFT JOIN LATERAL (SELECT s.id FROM subscriptions s
                               WHERE s.service_id = v.id AND s.service_class = 'spark_sinks' LIMIT 1) b
                  ON v.kind = 'send port'
-         WHERE v.host_id = __HOST_ID__ AND v.removed_at IS NULL AND v.kind IN ('send port', 'orchestration')
+         WHERE v.host_id = __HOST_ID__ AND v.removed_at IS NULL AND v.kind IN ('send port', 'orchestration', 'lookup')
         UNION ALL
         SELECT v.id, v.kind, v.name, NULL, r.state, r.reason
           FROM services v LEFT JOIN running_locations r ON r.location_id = v.id
