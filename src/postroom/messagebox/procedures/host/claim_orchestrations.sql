@@ -1,7 +1,7 @@
 -- Take the messages for orchestrations of host __HOST__ from its work queue, wake the instances whose timer is due, and
 -- claim instances that are ready. Returns them by priority, then by the number of their first message. The messages of
--- an instance that is claimed or suspended are taken too: they wait at the instance. The callers of requests that join a
--- suspended instance get a fault. A first message creates its instance.
+-- an instance that is claimed or suspended are taken too: they wait at the instance. The callers of requests that join
+-- a suspended instance get a fault. A first message creates its instance.
 -- Only the orchestrations in p_services are claimed, whose code the host instance has loaded: one that was just applied
 -- may be activated before. Versions of an orchestration share their convoys: the first message decides about the
 -- version.
