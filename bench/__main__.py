@@ -40,6 +40,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "bench.files",
         "bench.http_post",
         "bench.two_way",
+        "bench.slow_service",
         "bench.idle_hosts",
     ),
     "E": (

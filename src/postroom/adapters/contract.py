@@ -294,6 +294,11 @@ class SendDefinition(AdapterDefinition):
     max_batch: ClassVar[int] = 1
 
     @property
+    def send_limit(self) -> int | None:
+        """How many messages of a port a host instance sends at a time. None: as many as it has dequeue threads."""
+        return None
+
+    @property
     def guarantee(self) -> str:
         """The delivery guarantee of a sink, in one line. Empty for other adapters."""
         return ""

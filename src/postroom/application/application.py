@@ -65,6 +65,7 @@ class Application(Declarations):
         trusted: bool | None = None,
         isolated: bool | None = None,
         handlers: Sequence[Handler] | None = None,
+        threads: int | None = None,
         throttling: Throttling | None = None,
         max_hops: int | None = None,
     ) -> None:
@@ -75,7 +76,9 @@ class Application(Declarations):
         originators. An ``isolated`` host only receives, by HTTP or with adapters that it polls. It has no send ports,
         orchestrations or lookups, and its login needs no access to receivers. ``handlers`` are the adapters that it
         runs, each in one direction, such as ``[Handler("http", "send")]``. By default it runs every adapter that its
-        type allows. ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down.
+        type allows. ``threads`` is the number of dequeue threads for messaging, and for orchestrations, of each of its
+        instances. By default these are the numbers of the service classes.
+        ``throttling`` limits how much may wait in the MessageBox before its receive locations slow down.
         A message that more than ``max_hops`` services have passed on, 100 by default, is suspended as a part of a loop.
         Arguments that are left out may be set by another application that declares the host.
         """

@@ -110,6 +110,10 @@ class ApplicationProperty(_Definition):
     value: StoredValue
 
 
+#: The largest number of dequeue threads of a service class in a host instance.
+MAX_DEQUEUE_THREADS = 100
+
+
 class HostDefinition(ArtifactDefinition):
     """A host. A field is None if the application does not set it. Another application may set it."""
 
@@ -119,6 +123,8 @@ class HostDefinition(ArtifactDefinition):
     handlers: tuple[Handler, ...] | None = None
     """None, if no application sets them: the default handlers."""
     properties: tuple[ApplicationProperty, ...] | None = None
+    threads: int | None = None
+    """None, if no application sets it: the number of the service class."""
     throttling: Throttling | None = None
     max_hops: int | None = None
     """How many services may pass on what a message was caused by."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from postroom.errors import BadValue, PostroomError, ReadInterrupted, is_environment_error
-from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.processing import Disposition, Limits, Outcome, ThreadConnections
 from postroom.message import Context
 from postroom.messagebox.configuration.hosts import Host
 from postroom.messagebox.configuration.services import read_removed_services
@@ -48,8 +48,8 @@ class CachingService:
             self._lookups = {lookup.service_id.bytes: lookup for lookup in read_lookups(connection)}
             self._version = version
 
-    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
-        return BATCH_SIZE
+    def get_limits(self, claimed: ClaimedMessage) -> Limits:
+        return Limits(batch=BATCH_SIZE)
 
     def handle(self, batch: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
         lookup = self._lookups.get(batch[0].service or b"")

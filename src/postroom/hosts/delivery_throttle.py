@@ -46,7 +46,7 @@ class Flow:
 class DeliveryThrottle:
     """Measures this process every second. Reports changes of its throttling in the MessageBox and in the log.
 
-    ``count_flow`` counts the messages of the service class messaging. Orchestrations are not throttled.
+    ``count_flow`` counts the messages of messaging and of orchestrations, which are throttled together (THR-09).
     """
 
     def __init__(self, *, host: Host, host_instance: int, connect: Connect, count_flow: Callable[[], Flow]) -> None:

@@ -31,10 +31,12 @@ from postroom.hosts.registration import LOCK_SOCKET, Registration
 from postroom.lookups.cache import LookupCache
 from postroom.lookups.source import add_source, remove_source
 from postroom.messagebox.configuration.hosts import (
+    Host,
     ServiceClass,
     check_login_of_host,
     find_host,
     read_dequeuing,
+    read_dequeuing_of_host,
 )
 from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, LazyConnection, connect
 from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
@@ -169,8 +171,8 @@ class HostInstance:
         home, settings, clock = self._home, self._settings, self._clock
         queues = HostQueues(host.name)
         with open_connection() as connection:
-            messaging = read_dequeuing(connection, host.messaging_class)
-            orchestrations = read_dequeuing(connection, ServiceClass.ORCHESTRATIONS)
+            messaging = read_dequeuing_of_host(connection, host, host.messaging_class)
+            orchestrations = read_dequeuing_of_host(connection, host, ServiceClass.ORCHESTRATIONS)
         self.registration = Registration(
             connect=partial(open_connection, server_settings=IDLE_TIMEOUTS, socket_settings=LOCK_SOCKET),
             connect_other=open_connection,
@@ -238,6 +240,7 @@ class HostInstance:
                 dequeuing=orchestrations,
                 turn_limit=settings.turn_limit,
                 memory_queue=settings.memory_queue,
+                get_throttle=self.throttle.current,
                 on_stuck_thread=self._on_stuck_thread,
                 clock=clock,
             )
@@ -271,7 +274,7 @@ class HostInstance:
         add_source(self._lookups)
         self.callers.loop.start()
         with self._open_connection() as connection:
-            self._configure_messaging(connection)
+            self._configure_messaging(connection, self._host)
             self._configure_caching(connection)
         self.messaging.start()
         self.registration.add(self.messaging)
@@ -341,12 +344,12 @@ class HostInstance:
 
     def _apply_configuration(self, connection: Connection) -> bool:
         """Apply what was deployed or changed. Return False if a location cannot be served yet."""
-        self._configure_messaging(connection)
+        host = self.throttle.host = find_host(connection, self._host.name)
+        self._configure_messaging(connection, host)
         self._configure_caching(connection)
         if self.orchestrations is not None:
             self.orchestrations.load_code(connection)
-            self.orchestrations.set_dequeuing(read_dequeuing(connection, ServiceClass.ORCHESTRATIONS))
-        host = self.throttle.host = find_host(connection, self._host.name)
+            self.orchestrations.set_dequeuing(read_dequeuing_of_host(connection, host, ServiceClass.ORCHESTRATIONS))
         locations = [] if host.stopped else read_receive_locations(connection, host_id=host.host_id)
         is_listening = self.http.serve(_select(locations, ReceivedBy.LISTENER))
         is_polling = self.polled.apply(
@@ -364,10 +367,10 @@ class HostInstance:
         polled.loop.start()
         return polled
 
-    def _configure_messaging(self, connection: Connection) -> None:
-        """Apply the settings of the service class, and the handlers of send ports."""
-        self.messaging.set_dequeuing(read_dequeuing(connection, self._host.messaging_class))
-        self.messaging.set_handlers(read_send_handlers(connection, self._host.host_id))
+    def _configure_messaging(self, connection: Connection, host: Host) -> None:
+        """Apply the settings of the service class and the host, and the handlers of send ports."""
+        self.messaging.set_dequeuing(read_dequeuing_of_host(connection, host, host.messaging_class))
+        self.messaging.set_handlers(read_send_handlers(connection, host.host_id))
 
     def _configure_caching(self, connection: Connection) -> None:
         """Apply the settings of the service class, and start it when there are lookups."""
@@ -380,11 +383,14 @@ class HostInstance:
             self.registration.add(self.caching)
 
     def _count_flow(self) -> Flow:
-        messaging = self.messaging
+        messaging, orchestrations = self.messaging, self.orchestrations
+        claimed, in_process = (
+            (0, 0) if orchestrations is None else (orchestrations.claimed_count, orchestrations.unfinished_count)
+        )
         return Flow(
-            claimed=messaging.claimed_count,
-            finished=messaging.finished_count,
-            in_process=messaging.unfinished_count,
+            claimed=messaging.claimed_count + claimed,
+            finished=messaging.finished_count + max(0, claimed - in_process),
+            in_process=messaging.unfinished_count + in_process,
         )
 
     def collect_metrics(self) -> Iterator[Metric]:

@@ -1,7 +1,8 @@
-"""The event loop of the HTTP servers of a process, and the threads that work for it.
+"""The event loop of the HTTP servers of a process, and the threads that work for it. Sends wait on a loop of their own.
 
     loop, workers = EventLoopThread(), WorkerPool(threads=10, max_waiting=1_000)
     loop.run(coroutine())                    # from any other thread
+    loop.start(coroutine_function, argument)
     await workers.run(function, argument)    # on the event loop
 
 The engine is synchronous, so that a handler of requests calls it from a worker thread.
@@ -37,12 +38,25 @@ class EventLoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop and return its result. Do not call this on the event loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._get_loop()).result()
+
+    def start(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
+        """Run a coroutine on the event loop, and return at once. Raise RuntimeError if there can be no thread."""
+        loop = self._get_loop()
+        asyncio.run_coroutine_threadsafe(function(*arguments), loop)
+
+    def _get_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
-                self._thread.start()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    loop.close()
+                    raise
+                self._loop, self._thread = loop, thread
+            return self._loop
 
     def close(self) -> None:
         """Cancel everything that runs on the event loop, and end its thread."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from postroom.adapters.url_logins import HIDDEN
+from postroom.application.definition import MAX_DEQUEUE_THREADS
 from postroom.application.handler import list_default_handlers
 from postroom.errors import BadValue, StateError, find_named
 from postroom.filters.authorisation import NO_APPLICATION_PROPERTIES, ApplicationProperties
@@ -37,7 +38,6 @@ from postroom.ports.handlers import get_declared_handlers
 from postroom.properties import dotted_name, split_key
 
 _MAX_POLLING_INTERVAL = timedelta(seconds=60)
-_MAX_DEQUEUE_THREADS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,8 @@ class HostListing:
     """Has an operator stopped it? Its instances neither receive nor send."""
     role_name: str
     created_at: datetime | None
+    threads: int | None
+    """The number of dequeue threads of each service class in an instance. None: the number of the service class."""
     running_instances: int
     locations: int
     send_ports: int
@@ -103,6 +105,7 @@ def list_hosts(connection: Connection) -> list[HostListing]:
             trusted=host.trusted,
             isolated=host.isolated,
             stopped=host.stopped,
+            threads=host.threads,
             role_name=host.role_name,
             created_at=host.created_at,
             running_instances=sum(one.dead_since is None for one in instances[host.host_id]),
@@ -240,8 +243,8 @@ def set_service_class(
     service_class = find_named(by_name, name, "service class")
     if polling_interval is not None and not timedelta() < polling_interval <= _MAX_POLLING_INTERVAL:
         raise BadValue("A polling interval is more than 0 and at most 60 seconds.")
-    if dequeue_threads is not None and not 1 <= dequeue_threads <= _MAX_DEQUEUE_THREADS:
-        raise BadValue(f"A service class has 1 to {_MAX_DEQUEUE_THREADS} dequeue threads.")
+    if dequeue_threads is not None and not 1 <= dequeue_threads <= MAX_DEQUEUE_THREADS:
+        raise BadValue(f"A service class has 1 to {MAX_DEQUEUE_THREADS} dequeue threads.")
 
     def work(connection: Connection) -> ServiceClassListing:
         change_routing(connection)

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from postroom import Application
 from postroom.errors import BadValue, NotFound
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.operations.hosts import list_service_classes, set_service_class
 from tests.integration.hosts.conftest import StartHost
 from tests.integration.hosts.messaging.test_failed_message_routing import order
 from tests.support.box import Box
+from tests.support.deployment import deploy
 from tests.support.orchestrations import ECHO, apply_orchestrations, publish
 from tests.support.recording_adapter import RecordingAdapter
 from tests.support.waiting import PATIENCE, wait_until
@@ -57,6 +59,21 @@ def test_a_running_host_changes_its_number_of_threads_for_orchestrations(
     wait_until(lambda: count_threads("orchestrations") == threads)
     publish(box, "order", "1")
     wait_until(lambda: [one.body for one in recorder.sent] == [b"echo 1"])
+
+
+def test_a_host_takes_the_number_of_threads_that_an_application_declares(
+    box: Box, tmp_path: Path, start_host: StartHost
+) -> None:
+    """DEQ-01."""
+    start_host(RecordingAdapter())
+    wait_until(lambda: count_threads() == count_threads("orchestrations") == 5)
+    set_service_class(box.connection, MESSAGING, dequeue_threads=6)
+    for threads, messaging, orchestrations in ((3, 3, 3), (8, 8, 8), (None, 6, 5)):
+        app = Application("busy")
+        app.host("Default", threads=threads)
+        deploy(box.connection, app)
+        expected = (messaging, orchestrations)
+        wait_until(lambda expected=expected: (count_threads(), count_threads("orchestrations")) == expected)  # type: ignore[misc]
 
 
 def test_a_message_in_progress_is_finished_while_other_threads_end(box: Box, start_host: StartHost) -> None:

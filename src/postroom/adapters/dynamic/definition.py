@@ -10,7 +10,7 @@ from pydantic import Field
 
 from postroom.adapters.contract import SendAdapter, SendDefinition
 from postroom.adapters.file.definition import find_path_problems
-from postroom.adapters.http.definition import find_timeout_problems, find_url_problems
+from postroom.adapters.http.definition import DEFAULT_CONNECTIONS, find_timeout_problems, find_url_problems
 from postroom.clock import Clock, system_clock
 from postroom.stored_definitions import TextPaths
 
@@ -39,6 +39,10 @@ class Dynamic(SendDefinition):
 
     def address(self, home: Path) -> str:
         return "dynamic:"
+
+    @property
+    def send_limit(self) -> int:
+        return DEFAULT_CONNECTIONS
 
     def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
         # Import the dependencies of this adapter only when it is used.

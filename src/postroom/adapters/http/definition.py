@@ -21,7 +21,7 @@ FROM_ENVIRONMENT = "environment"
 
 _MAX_TIMEOUT = 3600.0
 _MAX_CONNECTIONS = 1000
-DEFAULT_CONNECTIONS = 20
+DEFAULT_CONNECTIONS = 200
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 #: What to write instead of a login in a URL.
@@ -65,7 +65,8 @@ class Http(SendDefinition):
     A 2xx response means that the message was sent. Every other response and every error is a failed attempt, which the
     port retries: a 404 or a 401 is usually fixed on the server. Redirects are not followed. ``timeout`` is the number
     of seconds for the whole exchange, from connecting to the end of the response. It starts again after each mebibyte
-    of the body that was sent. The certificate of an https URL is always verified, against the system's authorities or
+    of the body that was sent. ``connections`` is the number of requests that a host instance has open at a time. The
+    certificate of an https URL is always verified, against the system's authorities or
     those in ``ca_file``. ``proxy`` is a URL, or "environment"; the environment is ignored otherwise. A header with a
     credential, and a proxy with a login, are ``postroom.secret(...)``, which is read for each message.
 
@@ -106,6 +107,10 @@ class Http(SendDefinition):
 
     def address(self, home: Path) -> str:
         return self.url
+
+    @property
+    def send_limit(self) -> int:
+        return self.connections
 
     def make_sender(self, home: Path, *, clock: Clock = system_clock) -> SendAdapter:
         # Import the dependencies of this adapter only when it is used.

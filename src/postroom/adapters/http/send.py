@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -17,7 +19,7 @@ from urllib3.util import make_headers, parse_url
 
 from postroom.adapters.contract import Attempt, ReceivedResponse, get_body
 from postroom.adapters.http.definition import FROM_ENVIRONMENT, Http, is_header_value
-from postroom.adapters.http.exchange import POOL_CLASSES, Deadline, RequestBody
+from postroom.adapters.http.exchange import POOL_CLASSES, Deadline, RequestBody, SentRequest
 from postroom.adapters.http.response_head import format_headers
 from postroom.adapters.url_logins import remove_login
 from postroom.errors import DeliveryFailure, DeliveryRefused, SecretUnavailable
@@ -54,11 +56,17 @@ class HttpSender:
     def open(self) -> None:
         self._client.open()
 
+    def begin_send(self, message: Message, attempt: Attempt, *, solicits: bool) -> Exchange:
+        """Send the message, and return before the server has answered."""
+        return self._client.begin(self._definition.url, message, attempt, solicits=solicits)
+
     def send(self, message: Message, attempt: Attempt) -> None:
-        self._client.post(self._definition.url, message, attempt)
+        self.begin_send(message, attempt, solicits=False).finish()
 
     def solicit(self, message: Message, attempt: Attempt) -> ReceivedResponse:
-        return self._client.solicit(self._definition.url, message, attempt)
+        response = self.begin_send(message, attempt, solicits=True).finish()
+        assert response is not None
+        return response
 
     def close(self) -> None:
         self._client.close()
@@ -82,7 +90,7 @@ class HttpClient:
         response_statuses: Collection[int] = (),
         pass_headers: Sequence[str] = (),
     ) -> None:
-        self._response_statuses = response_statuses
+        self.response_statuses = response_statuses
         self._pass_headers = pass_headers
         self._timeout = timeout
         self._extra_headers = dict(headers or {})
@@ -119,42 +127,12 @@ class HttpClient:
         pool.pool_classes_by_scheme = POOL_CLASSES
         return pool
 
-    def post(self, url: str, message: Message, attempt: Attempt) -> None:
-        """Return when the server has confirmed the message. Raise DeliveryFailure otherwise."""
-        response, body = self._exchange(url, message, attempt)
-        body.deadline.shorten(_CONFIRMED_SECONDS)
-        _read_response(response)
-        _check_sent(url, response, body)
-
-    def solicit(self, url: str, message: Message, attempt: Attempt) -> ReceivedResponse:
-        """Return the response to the message. Raise DeliveryFailure without a complete 2xx response, and
-        DeliveryRefused if it is too large."""
-        response, body = self._exchange(url, message, attempt, self._response_statuses)
-        try:
-            data = response.read(_MAX_SOLICITED + 1)
-        except (HTTPError, OSError) as error:
-            response.close()
-            raise DeliveryFailure(f"The response of {url} is incomplete.", why=_describe_error(error)) from error
-        finally:
-            response.release_conn()
-        if len(data) > _MAX_SOLICITED:
-            response.close()
-            raise DeliveryRefused(
-                f"The response of {url} has more than {_MAX_SOLICITED:,} bytes.",
-                hint="Let the receiver return less, and terminate the instance.",
-            )
-        _check_sent(url, response, body)
-        return ReceivedResponse(body=Bytes(data), context=self._build_response_context(response))
-
-    def _exchange(
-        self, url: str, message: Message, attempt: Attempt, response_statuses: Collection[int] = ()
-    ) -> tuple[urllib3.BaseHTTPResponse, RequestBody]:
-        """Send the message. Return the response, whose body is not read yet: one with a 2xx status, or another one of
-        ``response_statuses``."""
+    def begin(self, url: str, message: Message, attempt: Attempt, *, solicits: bool) -> Exchange:
+        """Send the message. Return before the server has answered. Raise DeliveryFailure if it cannot be sent."""
         pool = self._get_pool()
         body = RequestBody(get_body(message), Deadline(self._timeout))
         try:
-            response = pool.urlopen(
+            sent = pool.urlopen(
                 "POST",
                 url,
                 body=body,
@@ -165,17 +143,14 @@ class HttpClient:
                 preload_content=False,
             )
         except (HTTPError, OSError) as error:
-            what = f"The message could not be sent to {url}."
-            raise DeliveryFailure(what, why=_describe_error(error)) from error
-        if not 200 <= response.status < 300 and response.status not in response_statuses:
-            raise DeliveryFailure(
-                f"{url} responded with {response.status} {self._redact(response.reason or '')}".rstrip() + ".",
-                why=_read_response(response, self._redact),
-                hint=self._redact(_suggest_fix(response)),
-            )
-        return response, body
+            raise _build_failure(url, _describe_error(error)) from error
+        # The connections of POOL_CLASSES return what is needed to read the response later.
+        return Exchange(self, url, cast(SentRequest, sent), body, solicits=solicits)
 
-    def _build_response_context(self, response: urllib3.BaseHTTPResponse) -> Context:
+    def describe_timeout(self) -> str:
+        return f"Read timed out. (read timeout={self._timeout})"
+
+    def build_response_context(self, response: urllib3.BaseHTTPResponse) -> Context:
         lines = [f"{name}: {value}" for name, value in response.headers.items() if name.lower() not in _CREDENTIALS]
         passed = {name: value for name in self._pass_headers if (value := response.headers.get(name)) is not None}
         return (
@@ -192,7 +167,7 @@ class HttpClient:
             self._pool.clear()
             self._pool = None
 
-    def _redact(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return a text of the server without the secrets in the headers of the request, which it may repeat."""
         for value in self._extra_headers.values():
             if isinstance(value, Secret):
@@ -214,9 +189,77 @@ class HttpClient:
         return headers
 
 
-def _check_sent(url: str, response: urllib3.BaseHTTPResponse, body: RequestBody) -> None:
-    if not body.is_sent:
-        raise DeliveryFailure(f"{url} responded with {response.status} before it had read the whole message.")
+class Exchange:
+    """A message that was sent, and whose response has not been read. ``sent`` receives the response without a thread.
+
+    ``solicits``: the response has to be complete, and is returned. Otherwise its status confirms the message.
+    """
+
+    def __init__(self, client: HttpClient, url: str, sent: SentRequest, body: RequestBody, *, solicits: bool) -> None:
+        self.sent = sent
+        self._client = client
+        self._url = url
+        self._body = body
+        self._solicits = solicits
+        if not solicits:
+            sent.confirmed_seconds = _CONFIRMED_SECONDS
+
+    def finish(self) -> ReceivedResponse | None:
+        """Read the response. Raise DeliveryFailure if the server has not confirmed the message, or without the complete
+        response that is solicited, and DeliveryRefused if this is too large."""
+        response = self._read_head()
+        received = None
+        if self._solicits:
+            received = ReceivedResponse(
+                body=Bytes(self._read_body(response)), context=self._client.build_response_context(response)
+            )
+        else:
+            self._body.deadline.shorten(_CONFIRMED_SECONDS)
+            _read_response(response)
+        if not self._body.is_sent:
+            raise DeliveryFailure(f"{self._url} responded with {response.status} before it had read the whole message.")
+        return received
+
+    def _read_head(self) -> urllib3.BaseHTTPResponse:
+        """Return the response, whose body is not read yet: one with a 2xx status, or another one that is solicited."""
+        try:
+            response = self.sent.get_response()
+        except TimeoutError as error:
+            raise _build_failure(self._url, self._client.describe_timeout()) from error
+        except (HTTPError, ssl.SSLError) as error:
+            raise _build_failure(self._url, _describe_error(error)) from error
+        except (HTTPException, OSError) as error:
+            aborted = ProtocolError("Connection aborted.", error)
+            raise _build_failure(self._url, _describe_error(aborted)) from error
+        statuses = self._client.response_statuses if self._solicits else ()
+        if not 200 <= response.status < 300 and response.status not in statuses:
+            redact = self._client.redact
+            raise DeliveryFailure(
+                f"{self._url} responded with {response.status} {redact(response.reason or '')}".rstrip() + ".",
+                why=_read_response(response, redact),
+                hint=redact(_suggest_fix(response)),
+            )
+        return response
+
+    def _read_body(self, response: urllib3.BaseHTTPResponse) -> bytes:
+        try:
+            data = response.read(_MAX_SOLICITED + 1)
+        except (HTTPError, OSError) as error:
+            response.close()
+            raise DeliveryFailure(f"The response of {self._url} is incomplete.", why=_describe_error(error)) from error
+        finally:
+            response.release_conn()
+        if len(data) > _MAX_SOLICITED:
+            response.close()
+            raise DeliveryRefused(
+                f"The response of {self._url} has more than {_MAX_SOLICITED:,} bytes.",
+                hint="Let the receiver return less, and terminate the instance.",
+            )
+        return data
+
+
+def _build_failure(url: str, why: str) -> DeliveryFailure:
+    return DeliveryFailure(f"The message could not be sent to {url}.", why=why)
 
 
 def _read_header(name: str, value: str | Secret) -> str:

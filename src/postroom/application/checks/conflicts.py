@@ -79,6 +79,8 @@ def _describe_setting(setting: str, value: object) -> str:
             return f"it is {setting}" if value else f"it is not {setting}"
         case "handlers", tuple():
             return f"its handlers are {describe_handlers(value)}"
+        case "threads", _:
+            return f"it has {value} threads"
         case "throttling", _:
             return f"it throttles {value}"
         case _:

@@ -23,7 +23,7 @@ from postroom.application.checks.properties import list_known_properties, proper
 from postroom.application.checks.transports import schedule_problems, transport_problems
 from postroom.application.checks.two_way_ports import two_way_receive_problems, two_way_send_problems
 from postroom.application.declarations import Declarations, Declared
-from postroom.application.definition import DEFAULT_HOST, Authentication, SendPortSettings
+from postroom.application.definition import DEFAULT_HOST, MAX_DEQUEUE_THREADS, Authentication, SendPortSettings
 from postroom.application.handler import Handler
 from postroom.application.source_position import SourcePosition
 from postroom.errors import BadValue, Problem
@@ -112,6 +112,8 @@ def _host_statement_problems(host: Declared) -> Iterator[str]:
         yield f"{DEFAULT_HOST} is the default host, which cannot be isolated. Declare another host."
     if host.max_hops is not None and (type(host.max_hops) is not int or host.max_hops < 1):
         yield f"max_hops is {host.max_hops!r}, but must be a number above 0."
+    if host.threads is not None and not _is_thread_count(host.threads):
+        yield f"threads is {host.threads!r}, but must be a number from 1 to {MAX_DEQUEUE_THREADS}."
     if isinstance(host.throttling, Throttling):
         yield from host.throttling.problems()
     elif host.throttling is not None:
@@ -132,6 +134,10 @@ def _host_statement_problems(host: Declared) -> Iterator[str]:
                     yield f"{prop.dotted_name} is an empty text, which no message can ask for."
             except BadValue as error:
                 yield error.what
+
+
+def _is_thread_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_DEQUEUE_THREADS
 
 
 def _handler_problems(handlers: object) -> Iterator[str]:

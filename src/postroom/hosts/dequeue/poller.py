@@ -23,7 +23,7 @@ _FULL = ThrottleState.IN_PROCESS
 #: While claims skip slow services, the poller checks this often whether these services may be claimed again.
 _WHILE_SKIPPING = 0.1
 #: While delivery is throttled, the poller checks this often whether it may claim again.
-_WHILE_THROTTLED = 0.1
+WHILE_THROTTLED = 0.1
 #: A claim that skips services reads their whole backlog. It uses at most one fifth of the time.
 _REST_FACTOR = 4
 #: After a full claim the next claims start behind its last message. After so many seconds they start at the beginning.
@@ -31,6 +31,11 @@ _FORGET_STARTS_SECONDS = 1.0
 
 #: Returns how much the delivery is throttled, if it is.
 GetThrottle = Callable[[], Throttle | None]
+
+
+def is_held_back(throttle: Throttle | None, claimed_at: float) -> bool:
+    """Return True if nothing may be claimed now, after the last claim at this time."""
+    return throttle is not None and (throttle.state is _FULL or claimed_at + throttle.delay > time.monotonic())
 
 
 class Poller:
@@ -95,9 +100,9 @@ class Poller:
         if rest > 0 and self._buffer.excluded_services:
             return min(rest, _WHILE_SKIPPING)
         throttle = self._get_throttle()
-        if throttle is not None and (throttle.state is _FULL or self._claimed_at + throttle.delay > time.monotonic()):
+        if is_held_back(throttle, self._claimed_at):
             self._claimer.release_unconfirmed()
-            return _WHILE_THROTTLED
+            return WHILE_THROTTLED
         capacity, generation = self._buffer.wait_for_capacity(_TIMEOUT)
         if not capacity or self.stopping:
             return 0.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from postroom.errors import ReadInterrupted, Unavailable
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
@@ -36,6 +37,17 @@ class Disposition(Enum):
 
 
 Outcome = Disposition | ScheduledRetry | Postponement | Suspension
+
+
+class Limits(NamedTuple):
+    """How many messages of a service a thread takes together, and how many are sent at a time. None: as many as there
+    are threads."""
+
+    batch: int = 1
+    sends: int | None = None
+
+
+UNLIMITED = Limits()
 
 
 class ThreadConnections:
@@ -70,6 +82,18 @@ class ThreadConnections:
         self._reading.close()
 
 
+@dataclass(frozen=True, kw_only=True)
+class WaitingSend:
+    """A message that was sent, and whose receiver has not answered. It occupies no thread.
+
+    ``start`` begins to wait. It takes a function that is called once, in another thread, when the receiver has answered
+    or will not answer. ``finish`` returns the outcome then, in a dequeue thread.
+    """
+
+    start: Callable[[Callable[[], None]], None]
+    finish: Callable[[ThreadConnections], Sequence[Outcome]]
+
+
 class MessageProcessor(Protocol):
     """Processes the messages of one service class. A Subservice calls it with each message that it has dequeued.
 
@@ -79,14 +103,16 @@ class MessageProcessor(Protocol):
         """Prepare for a batch of at least one message. The poller calls this on its connection after each claim."""
         ...
 
-    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
+    def get_limits(self, claimed: ClaimedMessage) -> Limits:
         """Return how many messages with the same service and task may be processed together with this one, itself
-        included. It is 1 for messages that share their instance."""
+        included, which is 1 for messages that share their instance, and how many of its service at a time."""
         ...
 
-    def handle(self, batch: Sequence[ClaimedMessage], connections: ThreadConnections) -> Sequence[Outcome]:
+    def handle(
+        self, batch: Sequence[ClaimedMessage], connections: ThreadConnections
+    ) -> Sequence[Outcome] | WaitingSend:
         """Process a message, or several with the same service and task, in a dequeue thread. Return the outcome of
-        each. Never raise because of a message."""
+        each, or a send that waits for the receiver. Never raise because of a message."""
         ...
 
     def close(self) -> None: ...

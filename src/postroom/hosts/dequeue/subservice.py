@@ -8,21 +8,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 from postroom.application import Handler
 from postroom.clock import Clock
 from postroom.hosts.dequeue.completer import Completer
 from postroom.hosts.dequeue.poller import GetThrottle, Poller, QueueClaimer
-from postroom.hosts.dequeue.processing import Disposition, MessageProcessor, Outcome, ThreadConnections
-from postroom.hosts.dequeue.work_buffer import WorkBuffer
+from postroom.hosts.dequeue.processing import Disposition, MessageProcessor, Outcome, ThreadConnections, WaitingSend
+from postroom.hosts.dequeue.work_buffer import SentMessages, WorkBuffer
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect
 from postroom.messagebox.queues import ClaimedMessage, HostQueues, ScheduledRetry
 from postroom.processes.backoff import Backoff
+from postroom.throttling.process_load import PROCESSORS
 
 _log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(first=1.0, longest=256.0)
+#: How many messages for each processor may be sent at a time without a thread each: half of those in process.
+_SLOTS = 500
 _SUCCESSES = (Disposition.COMPLETE, Disposition.FINISHED)
 
 
@@ -48,7 +52,9 @@ class Subservice:
         self._queues = queues
         self._dequeuing = dequeuing
         self._service = service
-        self._buffer = WorkBuffer(memory_queue, dequeuing.dequeue_threads, service.get_batch_limit)
+        self._buffer = WorkBuffer(
+            memory_queue, dequeuing.dequeue_threads, service.get_limits, slots=_SLOTS * PROCESSORS
+        )
         self.poller = Poller(
             dequeuing,
             self._buffer,
@@ -213,14 +219,13 @@ class DequeueThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        take, handle, store, end = self._take, self._service.handle, self._completer.store, self._buffer.end
+        take, handle, store, end = self._take, self._handle, self._completer.store, self._buffer.end
         while batch := take():
-            started = time.perf_counter()
-            outcomes: Sequence[Outcome]
-            try:
-                outcomes = handle(batch, self._connections)
-            except Exception as error:
-                outcomes = [_retry_after_defect(claimed, error) for claimed in batch]
+            started = batch.started if isinstance(batch, SentMessages) else time.perf_counter()
+            outcomes = handle(batch)
+            if isinstance(outcomes, WaitingSend):
+                self._wait(batch, outcomes, started)
+                continue
             # All messages of a batch take as long as the batch.
             self.handling_seconds += (time.perf_counter() - started) * len(batch)
             self.handled += len(batch)
@@ -230,6 +235,22 @@ class DequeueThread:
             for refused in end(batch, is_success=outcomes[0] in _SUCCESSES):
                 store(refused, Disposition.RELEASE)
         self._connections.close()
+
+    def _handle(self, batch: Sequence[ClaimedMessage]) -> Sequence[Outcome] | WaitingSend:
+        """Process messages, or finish those whose receiver has answered."""
+        try:
+            if isinstance(batch, SentMessages):
+                return batch.send.finish(self._connections)
+            return self._service.handle(batch, self._connections)
+        except Exception as error:
+            return [_retry_after_defect(claimed, error) for claimed in batch]
+
+    def _wait(self, batch: Sequence[ClaimedMessage], send: WaitingSend, started: float) -> None:
+        """Let messages wait for their receiver without this thread."""
+        sent = SentMessages(batch)
+        sent.send, sent.started = send, started
+        self._buffer.wait(sent)
+        send.start(partial(self._buffer.resume, sent))
 
 
 def _retry_after_defect(claimed: ClaimedMessage, error: Exception) -> ScheduledRetry:

@@ -1,4 +1,5 @@
-"""The messages that a host instance has claimed and has in memory: queued for a thread, or in progress in a thread.
+"""The messages that a host instance has claimed and has in memory: queued for a thread, in progress in a thread, or
+sent and waiting for their receiver.
 
 The poller adds messages, the dequeue threads take them, and the completer reports them finished. When the instance
 loses its lock, the queued messages are dropped at once, and threads get no message until the instance has the lock
@@ -16,6 +17,8 @@ Messages are taken in the order in which they were added, but the messages in pr
   When slow services occupy as many threads as there are dequeue threads, spare threads serve the others, one message
   of each service at a time. Claims skip the slow services whose messages fill the memory queue or have reached the
   high watermark of their handler.
+- A service may have a limit (send_slots.py). Its messages occupy no thread while they wait for their receiver. A
+  service at its limit, with more messages in memory, is slow too.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from postroom.application import Handler
+from postroom.hosts.dequeue.processing import UNLIMITED, Limits, WaitingSend
+from postroom.hosts.dequeue.send_slots import SendSlots
 from postroom.messagebox.queues import MAX_AHEAD, ClaimedMessage, QueueTask
 
 #: A service is slow if one of its messages is in progress for more seconds.
@@ -40,19 +45,30 @@ def shares_instance(message: ClaimedMessage) -> bool:
     return message.task in _SHARED_INSTANCE
 
 
+class SentMessages(tuple[ClaimedMessage, ...]):
+    """Messages that were sent. A thread takes them again when their receiver has answered, to finish them."""
+
+    send: WaitingSend
+    #: When the attempt began.
+    started: float
+
+
 class WorkBuffer:
     """A bounded queue in memory that also tracks the messages that were taken from it and are not finished.
 
-    ``threads`` is the number of dequeue threads. ``get_batch_limit`` returns how many messages with the same service
-    and task a thread may take together with a message, itself included.
+    ``threads`` is the number of dequeue threads. ``get_limits`` returns how many messages with the same service and
+    task a thread may take together with a message, itself included, and how many of its service may be sent at a time.
+    All services with such a limit have ``slots`` together.
     """
 
     def __init__(
         self,
         capacity: int,
         threads: int,
-        get_batch_limit: Callable[[ClaimedMessage], int] = lambda first: 1,
+        get_limits: Callable[[ClaimedMessage], Limits] = lambda first: UNLIMITED,
         get_time: Callable[[], float] = time.monotonic,
+        *,
+        slots: int = 1_000,
     ) -> None:
         # Two halves: the threads work on one while the poller fetches the other. The poller never claims less than a
         # half, because polling for single messages costs more than it gains.
@@ -60,7 +76,7 @@ class WorkBuffer:
         self._threads = threads
         # How many dequeue threads, and how many spare threads, have to end.
         self._surplus, self._surplus_spares = 0, 0
-        self._get_batch_limit = get_batch_limit
+        self._get_limits = get_limits
         self._get_time = get_time
         self._lock = threading.Lock()
         self._has_messages = threading.Condition(self._lock)
@@ -75,6 +91,10 @@ class WorkBuffer:
         # What each thread works on, and since when. By the identity of the first message, because another claim of the
         # same message may be in progress after a pause.
         self._in_progress: dict[int, tuple[Sequence[ClaimedMessage], float]] = {}
+        self._slots = SendSlots(slots)
+        # What waits for its receiver, by the identity of the first message, and what the receiver has answered.
+        self._sent: dict[int, SentMessages] = {}
+        self._answered: deque[SentMessages] = deque()
         # True if a spare thread checks for slow services now and then.
         self._is_watched = False
         self._handlers: Mapping[bytes, Handler] = {}
@@ -128,16 +148,20 @@ class WorkBuffer:
     def _has_capacity(self, limit: int) -> bool:
         if self._paused or self._closed:
             return False
-        slow = self._count_slow()
-        waiting = len(self._queued) - (slow if slow > self._half else 0)
+        slow, queued = self._count_slow(), len(self._queued) + self._slots.held_count
+        waiting = queued - (slow if slow > self._half else 0)
         # Messages whose outcome is not stored yet count too: a slow MessageBox must slow down the threads.
-        taken = len(self._unfinished) - len(self._queued) - self._blocked_count
+        taken = len(self._unfinished) - queued - self._blocked_count - len(self._sent)
         return waiting <= limit and waiting + self._reserved <= self._half and taken <= 4 * self._half
 
     def _count_slow(self) -> int:
         """Return the number of queued messages of slow services."""
-        slow = self._find_slow_services()
-        return sum(message.service in slow for message in self._queued) if slow else 0
+        slow = self._find_claimed_enough()
+        return self._slots.held_count + sum(message.service in slow for message in self._queued) if slow else 0
+
+    def _find_claimed_enough(self) -> set[bytes | None]:
+        """Return the slow services, and those whose messages wait for a slot."""
+        return self._find_slow_services().union(self._slots.held_services)
 
     def set_handlers(self, handlers: Mapping[bytes, Handler]) -> None:
         """Set the handler of each send port. Its watermarks limit the messages of its slow ports in memory."""
@@ -151,10 +175,12 @@ class WorkBuffer:
         its high watermark, until it is below its low watermark (DEQ-17).
         """
         with self._lock:
-            slow = [service for service in self._find_slow_services() if service is not None]
+            slow = [service for service in self._find_claimed_enough() if service is not None]
             if not slow or self._count_slow() > self._half:
                 return slow
             queued = Counter(message.service for message in self._queued)
+            for service in slow:
+                queued[service] += self._slots.count_held(service)
         handlers, above = self._handlers, self._above_watermark
         handled = {service: handlers[service] for service in slow if service in handlers}
         counts: Counter[Handler] = Counter()
@@ -204,19 +230,35 @@ class WorkBuffer:
         """Return the next message, or several to process together. Wait while none is queued. Return nothing if the
         thread has to end: after ``close``, or because there are too many."""
         with self._lock:
-            while not self._queued or self._surplus:
-                if self._closed or self._surplus:
+            while not (batch := self._take_next()):
+                if (self._closed and not self._sent) or self._surplus:
                     self._surplus = max(0, self._surplus - 1)
                     return ()
                 self._has_messages.wait()
-            batch = [self._queued.popleft()]
-            if (limit := self._get_batch_limit(batch[0])) > 1:
-                self._fill(batch, limit)
             self._start(batch)
             if len(self._queued) <= self._notify_at:
                 self._notify_claimers()
                 self._notify_at = 0 if self._queued else -1
             return batch
+
+    def _take_next(self) -> Sequence[ClaimedMessage]:
+        """Remove the next messages. Return nothing if there are none, or too many threads."""
+        if self._surplus:
+            return ()
+        if self._answered:
+            return self._answered.popleft()
+        while self._queued:
+            first = self._queued.popleft()
+            batch_limit, sends = self._get_limits(first)
+            if sends is not None and not self._slots.acquire(first, sends):
+                self._slots.hold(first)
+                self._wake_claimers()  # there may be capacity for other services
+                continue
+            batch = [first]
+            if batch_limit > 1:
+                self._fill(batch, batch_limit)
+            return batch
+        return ()
 
     def _fill(self, batch: list[ClaimedMessage], limit: int) -> None:
         """Add messages with the same service and task. Leave each dequeue thread its share of the queued messages."""
@@ -231,19 +273,29 @@ class WorkBuffer:
         with self._lock:
             while not self._closed and not self._surplus_spares:
                 if self._find_slow_services():
-                    busy = {batch[0].service for batch, _ in self._list_in_progress()}
-                    for position, message in enumerate(self._queued):
-                        if message.service not in busy:
-                            del self._queued[position]
-                            self._all_busy.notify()  # another spare thread watches now
-                            self._start([message])
-                            return [message]
+                    if batch := self._take_other():
+                        self._all_busy.notify()  # another spare thread watches now
+                        self._start(batch)
+                        return batch
                     # There may be capacity for other services.
                     self._wake_claimers()
                 self._is_watched = self._is_busy
                 self._all_busy.wait(INTERVAL if self._is_watched else None)
             self._surplus_spares = max(0, self._surplus_spares - 1)
             return ()
+
+    def _take_other(self) -> Sequence[ClaimedMessage]:
+        """Remove messages whose receiver has answered, or the next message of a service that no thread works for."""
+        if self._answered:
+            return self._answered.popleft()
+        busy = {batch[0].service for batch, _ in self._list_in_progress()}
+        for position, message in enumerate(self._queued):
+            if message.service not in busy:
+                sends = self._get_limits(message).sends
+                if sends is None or self._slots.acquire(message, sends):
+                    del self._queued[position]
+                    return [message]
+        return ()
 
     def _start(self, batch: Sequence[ClaimedMessage]) -> None:
         """Note that a thread works on these messages."""
@@ -259,7 +311,7 @@ class WorkBuffer:
 
     @property
     def _is_busy(self) -> bool:
-        return bool(self._queued) and len(self._in_progress) >= self._threads
+        return bool(self._queued or self._answered) and len(self._in_progress) >= self._threads
 
     def _find_slow_services(self) -> set[bytes | None]:
         """Return the slow services if they occupy as many threads as there are dequeue threads. Otherwise return an
@@ -275,11 +327,17 @@ class WorkBuffer:
         """Note that a thread has handled these messages. Return the messages that were claimed together with a message
         that failed, and that must not be handled because they share its instance."""
         handled = batch[0]
-        if not shares_instance(handled):
+        if not shares_instance(handled) and not self._slots.has_slot(handled):
             del self._in_progress[id(handled)]  # one step of the interpreter, which needs no lock
             return ()
         with self._lock:
             del self._in_progress[id(handled)]
+            if self._slots.has_slot(handled) and (following := self._slots.release(handled)):
+                self._queued.extendleft(reversed(following))
+                self._has_messages.notify(len(following))
+                self._watch_if_busy()
+            if not shares_instance(handled):
+                return ()
             blocked, refused = self._blocked[handled.instance_id], []
             while not is_success and blocked and blocked[0].claim_id == handled.claim_id:
                 refused.append(blocked.popleft())
@@ -290,6 +348,23 @@ class WorkBuffer:
             else:
                 del self._blocked[handled.instance_id]
             return refused
+
+    def wait(self, batch: SentMessages) -> None:
+        """Note that these messages occupy no thread until their receiver has answered."""
+        with self._lock:
+            del self._in_progress[id(batch[0])]
+            self._sent[id(batch[0])] = batch
+
+    def resume(self, batch: SentMessages) -> None:
+        """Let a thread finish these messages: their receiver has answered. It need not be unpaused."""
+        with self._lock:
+            del self._sent[id(batch[0])]
+            self._answered.append(batch)
+            if self._closed:
+                self._has_messages.notify_all()  # the threads exit after the last one
+            else:
+                self._has_messages.notify()
+            self._watch_if_busy()
 
     # -- called by the completer -------------------------------------------------------------------------------
 
@@ -312,10 +387,15 @@ class WorkBuffer:
         with self._lock:
             self._paused = True
             self._generation += 1
-            dropped = [*self._queued, *(message for blocked in self._blocked.values() for message in blocked)]
+            dropped = [
+                *self._queued,
+                *self._slots.drop_held(),
+                *(message for blocked in self._blocked.values() for message in blocked),
+            ]
             self._queued.clear()
             # A message that a thread is working on still blocks the next messages of its instance.
-            working = (batch[0] for batch, _ in self._list_in_progress())
+            in_progress = (batch for batch, _ in self._list_in_progress())
+            working = (batch[0] for batch in (*in_progress, *self._sent.values(), *self._answered))
             self._blocked = {message.instance_id: deque() for message in working if shares_instance(message)}
             self._blocked_count = 0
             self._forget([message.seq for message in dropped])

@@ -10,12 +10,12 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from postroom.adapters import Attempt
-from postroom.adapters.contract import BatchSendAdapter, Outgoing
+from postroom.adapters.contract import BatchSendAdapter, Outgoing, ReceivedResponse, SolicitAdapter
 from postroom.agent.resuming import ResumedInbound
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
-from postroom.errors import ClaimLost, PostroomError, ReadInterrupted, Unavailable
-from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
+from postroom.errors import ClaimLost, PipelineFailure, PostroomError, ReadInterrupted, Unavailable
+from postroom.hosts.dequeue.processing import UNLIMITED, Disposition, Limits, Outcome, ThreadConnections, WaitingSend
 from postroom.hosts.messaging.acknowledgements import Acknowledgements
 from postroom.hosts.messaging.circuit_breakers import CircuitBreakers
 from postroom.hosts.messaging.delivery_times import (
@@ -25,6 +25,7 @@ from postroom.hosts.messaging.delivery_times import (
 )
 from postroom.hosts.messaging.failures import MessagingFailures, describe_removed, describe_sent
 from postroom.hosts.messaging.open_send_ports import OpenSendPort, OpenSendPorts, OpenTransport
+from postroom.hosts.messaging.response_waits import Exchange, ResponseWaits
 from postroom.hosts.messaging.two_way import ResponseDelivery, SolicitResponse
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host
@@ -60,6 +61,7 @@ class EndpointManager:
         self._queues = queues
         self._resumed = ResumedInbound(host.name, routing)
         self._responses = responses
+        self._waits = ResponseWaits()
         self._solicit_response = SolicitResponse(host, queues, routing, own_host)
         self._clock = clock
         self._acknowledgements = Acknowledgements(host, queues, clock)
@@ -74,7 +76,7 @@ class EndpointManager:
         if guarded := self._ports.find_guarded(services):
             self._circuits.refresh(connection, guarded)
 
-    def handle(self, batch: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
+    def handle(self, batch: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome] | WaitingSend:
         claimed = batch[0]
         if claimed.task not in DELIVERIES:
             if claimed.task == QueueTask.JOIN_INSTANCE:
@@ -83,36 +85,75 @@ class EndpointManager:
         open_port = self._ports.borrow(claimed.service)
         if open_port is None:
             return [self._suspend_for_removed_port(each, connections) for each in batch]
+        is_waiting = False
         try:
             if len(batch) > 1:
                 return self._deliver_batch(open_port, batch, connections)
-            return [self._deliver(open_port, claimed, connections)]
+            outcome = self._deliver(open_port, claimed, connections)
+            is_waiting = isinstance(outcome, WaitingSend)
+            return outcome if isinstance(outcome, WaitingSend) else [outcome]
+        finally:
+            if not is_waiting:
+                self._ports.release(open_port)
+
+    def _finish_waiting(
+        self, open_port: OpenSendPort, claimed: ClaimedMessage, exchange: Exchange, connections: ThreadConnections
+    ) -> list[Outcome]:
+        """Return the outcome of a message whose receiver has answered, or does not answer."""
+        try:
+            return [self._finish(open_port, claimed, exchange.finish(), connections)]
+        except Exception as error:
+            return [self._handle_error(open_port, claimed, connections, error)]
         finally:
             self._ports.release(open_port)
 
     def close(self) -> None:
+        self._waits.close()
         self._ports.close()
 
-    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
-        return self._ports.get_batch_limit(claimed.service) if claimed.task == QueueTask.DELIVER else 1
+    def get_limits(self, claimed: ClaimedMessage) -> Limits:
+        if claimed.task not in DELIVERIES:
+            return UNLIMITED
+        limits = self._ports.get_limits(claimed.service)
+        return limits if claimed.task == QueueTask.DELIVER else limits._replace(batch=1)
 
-    def _deliver(self, open_port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
+    def _deliver(
+        self, open_port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections
+    ) -> Outcome | WaitingSend:
+        """Return the outcome of a message, or the send that waits for the receiver. That keeps the port in use."""
         try:
             prepared = self._prepare_send(open_port, claimed, connections)
             if not isinstance(prepared, _PreparedSend):
                 return prepared
-            if open_port.port.is_two_way:
-                adapter = prepared.transport.shared.get_open()
-                outcome = self._solicit_response.send(
-                    open_port.port, claimed, adapter, prepared.message, prepared.attempt, connections
-                )
-                self._record_success(open_port, connections)
-                return outcome
-            if prepared.message is not None:
-                prepared.transport.shared.get_open().send(prepared.message, prepared.attempt)
-            return self._finish(open_port, claimed, connections)
+            response = self._send(prepared, solicits=open_port.port.is_two_way)
+            if response is not None and not isinstance(response, ReceivedResponse):
+                if not self._waits.is_answered(response):
+                    return WaitingSend(
+                        start=partial(self._waits.start, response),
+                        finish=partial(self._finish_waiting, open_port, claimed, response),
+                    )
+                response = response.finish()
+            return self._finish(open_port, claimed, response, connections)
         except Exception as error:
             return self._handle_error(open_port, claimed, connections, error)
+
+    @staticmethod
+    def _send(prepared: _PreparedSend, *, solicits: bool) -> ReceivedResponse | Exchange | None:
+        """Send a message. Return the response, if one is solicited, or the exchange if the receiver may take long."""
+        message, attempt = prepared.message, prepared.attempt
+        if message is None:
+            if solicits:
+                raise PipelineFailure(
+                    "The send pipeline consumed the request.", why="A two-way send port needs something to send."
+                )
+            return None
+        adapter = prepared.transport.shared.get_open()
+        if (begins := prepared.transport.shared.begins) is not None:
+            return begins.begin_send(message, attempt, solicits=solicits)
+        if solicits:
+            return cast(SolicitAdapter, adapter).solicit(message, attempt)
+        adapter.send(message, attempt)
+        return None
 
     def _deliver_batch(
         self, open_port: OpenSendPort, batch: Sequence[ClaimedMessage], connections: ThreadConnections
@@ -132,7 +173,7 @@ class EndpointManager:
             try:
                 if (failure := errors.get(claimed.seq)) is not None:
                     raise failure
-                results[claimed.seq] = self._finish(open_port, claimed, connections)
+                results[claimed.seq] = self._finish(open_port, claimed, None, connections)
             except Exception as error:
                 results[claimed.seq] = self._handle_error(open_port, claimed, connections, error)
         return [outcome for outcome in results.values() if not isinstance(outcome, _PreparedSend)]
@@ -162,8 +203,18 @@ class EndpointManager:
         )
         return _PreparedSend(transport, open_port.process(message), attempt)
 
-    def _finish(self, open_port: OpenSendPort, claimed: ClaimedMessage, connections: ThreadConnections) -> Outcome:
-        """Return the outcome of a message that was sent."""
+    def _finish(
+        self,
+        open_port: OpenSendPort,
+        claimed: ClaimedMessage,
+        response: ReceivedResponse | None,
+        connections: ThreadConnections,
+    ) -> Outcome:
+        """Return the outcome of a message that was sent. Publish the response of a two-way port."""
+        if response is not None:
+            self._solicit_response.publish(open_port.port, claimed, response, connections)
+            self._record_success(open_port, connections)
+            return Disposition.FINISHED
         self._record_success(open_port, connections)
         if claimed.context and _ACK_REQUIRED in claimed.context:
             return self._acknowledge(open_port.port, claimed, connections)

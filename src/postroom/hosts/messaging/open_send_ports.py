@@ -9,12 +9,16 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from postroom.adapters import SendAdapter, SendDefinition, build
+from postroom.errors import PostroomError
+from postroom.hosts.dequeue.processing import UNLIMITED, Limits
 from postroom.hosts.messaging.delivery_times import count_remaining_retries, get_transport_index
+from postroom.hosts.messaging.response_waits import BeginsToSend
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.queues import ClaimedMessage
@@ -34,6 +38,8 @@ class SharedAdapter:
         self._adapter: SendAdapter | None = None
         #: The number of open ports that have it: the current one, and replaced ones that are still used.
         self.ports = 0
+        #: The adapter, if it can return before its receiver has answered. Known when it is open.
+        self.begins: BeginsToSend | None = None
 
     def get_open(self) -> SendAdapter:
         if self._adapter is None:
@@ -41,6 +47,7 @@ class SharedAdapter:
                 if self._adapter is None:
                     adapter = self._make()
                     adapter.open()
+                    self.begins = adapter if isinstance(adapter, BeginsToSend) else None
                     self._adapter = adapter
         return self._adapter
 
@@ -83,7 +90,8 @@ class OpenSendPort:
     def __init__(self, port: SendPort, transports: Sequence[OpenTransport]) -> None:
         self.port = port
         self.transports = transports
-        self.batch_limit = port.adapter_type.max_batch
+        sends = [limit for each in port.transports if (limit := _find_send_limit(each)) is not None]
+        self.limits = Limits(batch=port.adapter_type.max_batch, sends=min(sends, default=None))
         #: The number of threads that use the port, and one while it is the current one.
         self.users = 1
         for transport in transports:
@@ -98,6 +106,12 @@ class OpenSendPort:
         MessageFailure, which is not retried, if one of them fails (SND-03)."""
         mapped = self.port.maps.running.map_message(message) if self.port.has_maps else message
         return self.port.pipeline.run(mapped)
+
+
+def _find_send_limit(transport: Transport) -> int | None:
+    with suppress(PostroomError):  # each message reports why the adapter cannot be built
+        return transport.adapter.send_limit
+    return None
 
 
 class OpenSendPorts:
@@ -155,10 +169,10 @@ class OpenSendPorts:
             transport.shared.ports -= 1
         return [transport.shared for transport in port.transports if transport.shared.ports == 0]
 
-    def get_batch_limit(self, service: bytes | None) -> int:
-        """Return how many messages of this port can be sent together."""
+    def get_limits(self, service: bytes | None) -> Limits:
+        """Return how many messages of this port can be sent together, and at a time."""
         port = self._ports.get(service) if service is not None else None
-        return 1 if port is None else port.batch_limit
+        return UNLIMITED if port is None else port.limits
 
     def find_guarded(self, services: Iterable[bytes]) -> list[bytes]:
         """Return those ports that have a circuit breaker."""

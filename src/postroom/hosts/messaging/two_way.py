@@ -13,8 +13,7 @@ import uuid
 from dataclasses import asdict
 from functools import partial
 
-from postroom.adapters import Attempt, SendAdapter
-from postroom.adapters.contract import SolicitAdapter
+from postroom.adapters.contract import ReceivedResponse
 from postroom.adapters.http.response_head import WITHOUT_BODY, ResponseHead, read_response_head
 from postroom.agent.acknowledgements import SentMessage, is_ack_required, is_waiting
 from postroom.agent.direct.direct_batch import DirectBatch, Publication, SuspendedAt
@@ -29,7 +28,6 @@ from postroom.errors import (
     CorrelationFailure,
     DeliveryRefused,
     MessageFailure,
-    PipelineFailure,
     ReadInterrupted,
     is_environment_error,
 )
@@ -55,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class SolicitResponse:
-    """Sends the messages of two-way send ports. Many threads share it."""
+    """Publishes the responses of two-way send ports. Many threads share it."""
 
     def __init__(self, host: Host, queues: HostQueues, routing: RoutingTable, own_host: OwnHost | None = None) -> None:
         self._host = host
@@ -63,28 +61,15 @@ class SolicitResponse:
         self._routing = routing
         self._own_host = own_host
 
-    def send(
-        self,
-        port: SendPort,
-        claimed: ClaimedMessage,
-        adapter: SendAdapter,
-        outgoing: Message | None,
-        attempt: Attempt,
-        connections: ThreadConnections,
-    ) -> Outcome:
-        """Send ``outgoing``, which is the claimed message after the send pipeline. Raise its failure, or ClaimLost."""
-        if outgoing is None:
-            raise PipelineFailure(
-                "The send pipeline consumed the request.", why="A two-way send port needs something to send."
-            )
-        assert isinstance(adapter, SolicitAdapter), f"{port.adapter_kind} cannot return a response"
+    def publish(
+        self, port: SendPort, claimed: ClaimedMessage, received: ReceivedResponse, connections: ThreadConnections
+    ) -> None:
+        """Publish the response to a message, and complete the message in the same transaction. Raise ClaimLost."""
         sent = describe_sent(port, claimed)
         assert sent is not None, "a message without context cannot be built"
-        received = adapter.solicit(outgoing, attempt)
         response = Interchange(interchange_id=uuid.uuid4(), body=received.body, context=received.context)
         publication = self._build_publication(port, claimed, sent, response)
         retry_while_unavailable(lambda: self._publish(connections.get_writing(), publication))
-        return Disposition.FINISHED
 
     def _publish(self, connection: Connection, publication: Publication) -> None:
         publisher = Publisher(connection, self._routing, own_host=self._own_host)

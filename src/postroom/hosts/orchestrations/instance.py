@@ -104,6 +104,10 @@ class ActiveInstance:
         self.point: PersistencePoint | None = None
         #: True if a step is run next, which may take long.
         self.runs_step = False
+        #: Since when the next persistence point waits to be stored, because publishing is throttled.
+        self.delayed_since: float | None = None
+        #: The number of messages that were claimed with the instance.
+        self.message_count = len(messages)
         self._orchestration: DeployedOrchestration | None = None
         self._driver: Driver | None = None
         self._points: Generator[PersistencePoint, Outcome, None] | None = None
@@ -174,6 +178,7 @@ class ActiveInstance:
         """Keep the outcome of the persistence point for the next ``advance``."""
         assert self.point is not None
         self._outcome = outcome
+        self.delayed_since = None
         self.runs_step = self.point.runs_step and not outcome
         if not outcome:
             self._move_past(self.point)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import threading
 import time
 import uuid
@@ -9,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
 from postroom.clock import Clock
+from postroom.hosts.dequeue.poller import WHILE_THROTTLED, GetThrottle, is_held_back
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.instance import ActiveInstance
 from postroom.messagebox.configuration.hosts import Dequeuing
@@ -31,6 +34,7 @@ class InstancePoller:
         dequeuing: Dequeuing,
         code: DeployedCode,
         work: InstanceQueue,
+        get_throttle: GetThrottle,
         clock: Clock,
     ) -> None:
         self._connection = LazyConnection(connect)
@@ -39,7 +43,11 @@ class InstancePoller:
         self.dequeuing = dequeuing
         self._code = code
         self._work = work
+        self._get_throttle = get_throttle
         self._clock = clock
+        self._claimed_at = 0.0
+        #: The number of messages that were claimed with their instances since the start.
+        self.claimed_messages = 0
         self.is_paused = True
         #: Held while it pauses, and while claimed instances are put into the queue.
         self._pausing = threading.Lock()
@@ -69,19 +77,24 @@ class InstancePoller:
         if free < self._work.capacity // 2:
             # A worker wakes this loop when half of the capacity is free.
             return self.dequeuing.polling_interval.total_seconds()
+        throttle = self._get_throttle()
+        if is_held_back(throttle, self._claimed_at):
+            self._release_lost_claim()
+            return WHILE_THROTTLED
+        limit = free if throttle is None else throttle.rows(free)
+        self._release_lost_claim()
         connection = self._connection.get()
-        if self._lost_claim is not None:
-            self._procedures.release(connection, self._lost_claim)
         # Until its instances are in memory the claim counts as lost: its answer may be lost, or its messages.
         claim_id = self._lost_claim = uuid.uuid4()
         claimed = self._procedures.claim(
             connection,
             claim_id=claim_id,
             host_instance=self._host_instance,
-            limit=free,
+            limit=limit,
             services=services,
             now=self._clock(),
         )
+        self._claimed_at = time.monotonic()
         messages: dict[uuid.UUID, list[ClaimedMessage]] = defaultdict(list)
         try:
             for message in self._procedures.read_messages(connection, claim_id) if claimed else ():
@@ -96,6 +109,7 @@ class InstancePoller:
             is_paused = self.is_paused
             if not is_paused:
                 self._work.put(instances)
+                self.claimed_messages += sum(instance.message_count for instance in instances)
         if is_paused:
             self._procedures.release(connection, claim_id)
         self._lost_claim = None
@@ -103,6 +117,11 @@ class InstancePoller:
             is_woken = time.monotonic() - self._woken_at < AFTER_WAKE_UP
             return AFTER_WAKE_UP if is_woken else self.dequeuing.polling_interval.total_seconds()
         return 0.0
+
+    def _release_lost_claim(self) -> None:
+        if self._lost_claim is not None:
+            self._procedures.release(self._connection.get(), self._lost_claim)
+            self._lost_claim = None
 
 
 #: The number of instances that a thread takes at most.
@@ -119,6 +138,9 @@ class InstanceQueue:
         self.capacity = capacity
         self.on_capacity: Callable[[], None] = lambda: None
         self._instances: deque[ActiveInstance] = deque()
+        # By time: those that may be taken later.
+        self._later: list[tuple[float, int, ActiveInstance]] = []
+        self._numbers = itertools.count()
         self._changed = threading.Condition()
         #: The number of threads that wait for instances.
         self.waiting_threads = 0
@@ -133,6 +155,26 @@ class InstanceQueue:
             self._instances.extend(instances)
             self._changed.notify(len(self._instances) - before)
 
+    def put_later(self, instance: ActiveInstance, seconds: float) -> None:
+        """Add an instance that is taken after some seconds. It does not count as claimed ahead."""
+        with self._changed:
+            heapq.heappush(self._later, (time.monotonic() + seconds, next(self._numbers), instance))
+            self._changed.notify()
+
+    def _move_due(self) -> float | None:
+        """Move the instances whose time has come. Return the seconds until the next one, if there is any."""
+        now = time.monotonic()
+        while self._later and self._later[0][0] <= now:
+            self._instances.append(heapq.heappop(self._later)[2])
+        return self._later[0][0] - now if self._later else None
+
+    @property
+    def message_count(self) -> int:
+        """The number of messages that were claimed with the instances in the queue."""
+        with self._changed:
+            later = (instance for _, _, instance in self._later)
+            return sum(instance.message_count for instance in (*self._instances, *later))
+
     def end_threads(self, count: int) -> None:
         """Let ``count`` threads end after their batch."""
         with self._changed:
@@ -144,8 +186,11 @@ class InstanceQueue:
         instance that runs one next is taken alone. Return an empty list if the thread has to end."""
         with self._changed:
             self.waiting_threads += 1
-            while not self._instances and not self._threads_to_end:
-                self._changed.wait()
+            while True:
+                seconds = self._move_due()
+                if self._instances or self._threads_to_end:
+                    break
+                self._changed.wait(seconds)
             waiting_threads, self.waiting_threads = self.waiting_threads, self.waiting_threads - 1
             if self._threads_to_end:
                 self._threads_to_end -= 1
@@ -162,7 +207,8 @@ class InstanceQueue:
     def discard(self) -> None:
         """Drop all instances. Their claims stay, until the caller releases them."""
         with self._changed:
-            dropped = list(self._instances)
+            dropped = [*self._instances, *(instance for _, _, instance in self._later)]
             self._instances.clear()
+            self._later.clear()
         for instance in dropped:
             instance.close()

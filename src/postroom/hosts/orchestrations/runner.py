@@ -13,9 +13,11 @@ from datetime import timedelta
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.errors import format_count
+from postroom.hosts.dequeue.poller import GetThrottle
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.instance import LiveInstances, WorkerSession
 from postroom.hosts.orchestrations.poller import InstancePoller, InstanceQueue
+from postroom.hosts.orchestrations.publish_throttle import PublishThrottle
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.hosts.orchestrations.worker import InstanceWorker
 from postroom.messagebox.configuration.hosts import Dequeuing, Host
@@ -43,6 +45,7 @@ class OrchestrationRunner:
         dequeuing: Dequeuing,
         turn_limit: timedelta,
         memory_queue: int,
+        get_throttle: GetThrottle,
         on_stuck_thread: Callable[[], None],
         clock: Clock | None = None,
     ) -> None:
@@ -56,6 +59,7 @@ class OrchestrationRunner:
         self._live = LiveInstances(MAX_LIVE, max_size=MAX_LIVE_SIZE)
         self._watch = TurnWatch(turn_limit.total_seconds(), self._suspend_endless, on_stuck_thread)
         self._watch_connection = LazyConnection(connect)
+        self._publishing = PublishThrottle(host.host_id)
         self._work = InstanceQueue(memory_queue)
         self._stopping = threading.Event()
         #: The number of times that instances were worked on, by outcome.
@@ -67,6 +71,7 @@ class OrchestrationRunner:
             dequeuing=dequeuing,
             code=self._code,
             work=self._work,
+            get_throttle=get_throttle,
             clock=self._clock,
         )
         self._work.on_capacity = self._poller.loop.wake
@@ -118,6 +123,16 @@ class OrchestrationRunner:
         self._poller.wake()
 
     @property
+    def claimed_count(self) -> int:
+        """The number of messages that were claimed with their instances since the start."""
+        return self._poller.claimed_messages
+
+    @property
+    def unfinished_count(self) -> int:
+        """The number of messages that were claimed with the instances that are queued or in progress."""
+        return self._work.message_count + sum(worker.message_count for worker in self._workers)
+
+    @property
     def unfinished_seqs(self) -> list[int]:
         """Return no numbers: orchestrations hold claims of instances, not of messages."""
         return []
@@ -149,6 +164,7 @@ class OrchestrationRunner:
                     live=self._live,
                     work=self._work,
                     watch=self._watch,
+                    publishing=self._publishing,
                     counts=self.counts,
                     stopping=self._stopping,
                     is_paused=lambda: self._poller.is_paused,

@@ -12,6 +12,7 @@ from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.instance import ActiveInstance, LiveInstances, WorkerSession
 from postroom.hosts.orchestrations.persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.poller import InstanceQueue
+from postroom.hosts.orchestrations.publish_throttle import PublishThrottle
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.messagebox.instances import find_reason
 from postroom.messagebox.orchestrations import ClaimedInstance
@@ -39,6 +40,7 @@ class InstanceWorker:
         live: LiveInstances,
         work: InstanceQueue,
         watch: TurnWatch,
+        publishing: PublishThrottle,
         counts: Counter[str],
         stopping: threading.Event,
         is_paused: Callable[[], bool],
@@ -48,6 +50,7 @@ class InstanceWorker:
         self._live = live
         self._work = work
         self._watch = watch
+        self._publishing = publishing
         self._counts = counts
         self._stopping = stopping
         self._is_paused = is_paused
@@ -60,6 +63,8 @@ class InstanceWorker:
         self._has_ended_convoy = False
         #: The instances that it works on now.
         self.batch: Sequence[ClaimedInstance] = ()
+        #: The number of messages that were claimed with these instances.
+        self.message_count = 0
         self.thread = threading.Thread(target=self._run, name="orchestrations worker", daemon=True)
         self.thread.start()
 
@@ -67,6 +72,7 @@ class InstanceWorker:
         failures = 0
         while batch := self._work.take():
             self.batch = [instance.claimed for instance in batch]
+            self.message_count = sum(instance.message_count for instance in batch)
             self._dropped, self._out_of_memory, self._has_failed = [], [], False
             self._has_ended_convoy = False
             try:
@@ -80,7 +86,7 @@ class InstanceWorker:
             self._release_dropped(failures)
             if self._has_ended_convoy or any(claimed.is_suspected for claimed in self.batch):
                 self._work.on_capacity()  # the next instance can be claimed
-            self.batch = ()
+            self.batch, self.message_count = (), 0
         self._session.close()
 
     def _work_on(self, batch: Sequence[ActiveInstance]) -> None:
@@ -92,12 +98,13 @@ class InstanceWorker:
                 instance.close()
                 self._handle_error(instance.claimed, error)
             return
-        pending = [instance for instance in batch if self._advance(instance)]
+        pending = [instance for instance in batch if instance.delayed_since is not None or self._advance(instance)]
         if not pending:
             return
         outcomes: Outcomes
         try:
             self._session.open()
+            pending = self._delay_publishes(pending)
             outcomes = persist_together(self._session, pending)
         except (Exception, TimedOut) as error:
             outcomes = {instance.claimed.instance_id: error for instance in pending}
@@ -111,6 +118,16 @@ class InstanceWorker:
                 instance.close()
         else:
             self._work.put(unfinished)
+
+    def _delay_publishes(self, pending: Sequence[ActiveInstance]) -> list[ActiveInstance]:
+        """Put the instances that may not publish yet back into the queue. Return the others."""
+        delays = [self._publishing.find_delay(self._session.connection, instance) for instance in pending]
+        for instance, delay in zip(pending, delays, strict=True):
+            if delay and self._stopping.is_set():
+                instance.close()
+            elif delay:
+                self._work.put_later(instance, delay)
+        return [instance for instance, delay in zip(pending, delays, strict=True) if not delay]
 
     def _advance(self, instance: ActiveInstance) -> bool:
         """Drive an instance to its next persistence point. Return False if it has none, because it has failed."""

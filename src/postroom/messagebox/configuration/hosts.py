@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -81,6 +81,11 @@ class Host:
         """The service class of its receive locations and send ports."""
         return ServiceClass.MESSAGING_ISOLATED if self.isolated else ServiceClass.MESSAGING_IN_PROCESS
 
+    @property
+    def threads(self) -> int | None:
+        """The declared number of dequeue threads of each service class, or None."""
+        return self.definition.get("threads")
+
     @cached_property
     def throttling(self) -> Throttling:
         return load_throttling(self.definition.get("throttling") or {})
@@ -154,6 +159,12 @@ def read_dequeuing(connection: Connection, service_class: ServiceClass) -> Deque
         raise NotFound(f"There is no service class {service_class}.", hint="Migrate the MessageBox again.")
     polling_interval, dequeue_threads = row
     return Dequeuing(service_class=service_class, polling_interval=polling_interval, dequeue_threads=dequeue_threads)
+
+
+def read_dequeuing_of_host(connection: Connection, host: Host, service_class: ServiceClass) -> Dequeuing:
+    """Return the settings of a service class in the instances of a host, which may have its own number of threads."""
+    dequeuing = read_dequeuing(connection, service_class)
+    return dequeuing if host.threads is None else replace(dequeuing, dequeue_threads=host.threads)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from postroom.messagebox.connection import Connection
 from postroom.messagebox.coordination.running_processes import read_routing_version
 from postroom.operations.deployment.apply import plan
 from postroom.operations.deployment.plan import Action, ChangeKind
+from postroom.operations.hosts import list_hosts
 from postroom.ports.receive_locations import read_receive_locations
 from tests.support.contents import Contents
 from tests.support.deployment import HOME, deploy
@@ -93,6 +94,20 @@ def test_authentication_follows_the_declaration_and_needs_a_trusted_host(connect
     [difference] = next(step.differences for step in done.select(ChangeKind.RECEIVE_PORT, Action.CHANGE))
     assert (difference.field, difference.before, difference.after) == ("authentication", "drop", "keep")
     assert [location.authentication for location in read_receive_locations(connection)] == ["keep"]
+
+
+def test_the_number_of_threads_follows_the_declaration(connection: Connection) -> None:
+    deploy(connection, build_application())
+    assert [(host.name, host.threads) for host in list_hosts(connection)] == [("Main", None), ("Secure", None)]
+    changed = deploy(connection, build_application(threads=20))
+    (step,) = changed.select(ChangeKind.HOST, Action.CHANGE)
+    assert [(difference.field, difference.after) for difference in step.differences] == [("threads", "20")]
+    (problem,) = plan(connection, build_application("second", threads=5).definition(), home=HOME).problems
+    assert problem.text == "host 'Secure': it has 20 threads in the application 'guarded'."
+    deploy(connection, build_application("third"))
+    assert [(host.name, host.threads) for host in list_hosts(connection)] == [("Main", None), ("Secure", 20)]
+    deploy(connection, build_application())
+    assert find_host(connection, "Secure").threads is None
 
 
 def test_throttling_thresholds_follow_the_declaration(connection: Connection) -> None:

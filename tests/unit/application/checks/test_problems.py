@@ -55,6 +55,9 @@ def test_a_correct_declaration_has_no_problems(declare: Callable[[Any], object])
     [
         (lambda app: app.send_port("", NULL), "send port: the name is empty"),
         (lambda app: app.receive_port("P", authentication="yes"), "authentication is 'yes', but must be one of none,"),
+        (lambda app: app.host("A", threads=0), "host 'A': threads is 0, but must be a number from 1 to 100"),
+        (lambda app: app.host("A", threads=101), "host 'A': threads is 101, but must be a number from 1 to 100"),
+        (lambda app: app.host("A", threads=True), "host 'A': threads is True, but must be a number from 1 to 100"),
         (lambda app: app.host("A", trusted="yes"), "host 'A': trusted is 'yes', but must be True or False"),
         (lambda app: app.host("A", properties="EU"), "properties is 'EU', but must be something like"),
         (lambda app: app.host("A", properties={"Region": "EU"}), "'Region' is not a property"),

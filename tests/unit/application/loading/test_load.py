@@ -93,7 +93,7 @@ def test_a_wrong_comparison_outside_of_a_load_raises_at_once(file: Path) -> None
             "pipelines.Receive(disassemble=pipelines.Json())",
             "Receive: disassemble: write a list of components, such as [Json(...)].",
         ),
-        ('app.host("Fast", threads=5)', "threads"),
+        ('app.host("Fast", speed=5)', "speed"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("unheard_of", "unheard_of"),
     ],

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from postroom.hosts.dequeue.completer import Completer
-from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.processing import UNLIMITED, Disposition, Limits, Outcome, ThreadConnections
 from postroom.hosts.dequeue.subservice import DequeueThread
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.connection import Connection
@@ -31,8 +31,8 @@ class Handles:
 
     def prepare(self, connection: Connection, claimed: Sequence[ClaimedMessage]) -> None: ...
 
-    def get_batch_limit(self, claimed: ClaimedMessage) -> int:
-        return 1
+    def get_limits(self, claimed: ClaimedMessage) -> Limits:
+        return UNLIMITED
 
     def handle(self, batch: Sequence[ClaimedMessage], connections: ThreadConnections) -> list[Outcome]:
         sizes.append(len(batch))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from postroom.application import Handler
 from postroom.hosts.dequeue.completer import Completer
-from postroom.hosts.dequeue.processing import Disposition, Outcome, ThreadConnections
+from postroom.hosts.dequeue.processing import Disposition, Limits, Outcome, ThreadConnections
 from postroom.hosts.dequeue.subservice import DequeueThread
 from postroom.hosts.dequeue.work_buffer import INTERVAL, WorkBuffer
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
@@ -39,7 +39,7 @@ def occupied_buffer(capacity: int, *services: bytes, batch_limit: int = 1) -> tu
     """Return a buffer of as many threads as there are services. A message of each service is in progress for so long
     that it is slow."""
     clock = Clock()
-    buffer = WorkBuffer(capacity, len(services), lambda first: batch_limit, clock)
+    buffer = WorkBuffer(capacity, len(services), lambda first: Limits(batch=batch_limit), clock)
     buffer.unpause()
     for number, service in enumerate(services):
         buffer.put(of(service, 1000 + number), 0)
@@ -229,7 +229,7 @@ def test_a_message_that_comes_while_slow_messages_occupy_all_threads_is_handled(
 
 def test_a_batch_is_slow_after_the_time_of_all_its_messages() -> None:
     clock = Clock()
-    buffer = WorkBuffer(100, 1, lambda first: 3, clock)
+    buffer = WorkBuffer(100, 1, lambda first: Limits(batch=3), clock)
     buffer.unpause()
     buffer.put(of(SLOW, 1, 2, 3), 0)
     batch = buffer.take()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from postroom.hosts.dequeue.processing import Limits
 from postroom.hosts.dequeue.work_buffer import WorkBuffer
 from postroom.messagebox.queues import ClaimedMessage, QueueTask
 from tests.support.waiting import PATIENCE, wait_until
@@ -37,7 +38,7 @@ def claimed(*seqs: int) -> list[ClaimedMessage]:
 
 
 def unpaused_buffer(capacity: int, *, threads: int = 1, batch_limit: int = 1) -> WorkBuffer:
-    buffer = WorkBuffer(capacity, threads, lambda first: batch_limit)
+    buffer = WorkBuffer(capacity, threads, lambda first: Limits(batch=batch_limit))
     buffer.unpause()
     return buffer
 

@@ -53,6 +53,7 @@ def make_poller(procedures: FakeProcedures, work: InstanceQueue) -> InstancePoll
         ),
         code=cast(DeployedCode, SimpleNamespace(service_ids=[uuid.uuid4()])),
         work=work,
+        get_throttle=lambda: None,
         clock=system_clock,
     )
     poller.is_paused = False

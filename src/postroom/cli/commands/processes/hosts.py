@@ -48,7 +48,7 @@ def run(options: CommandOptions, name: str, monitoring: MonitoringOptions) -> No
 add_list_command(
     host,
     "postroom.operations.hosts:list_hosts",
-    "name is_default trusted isolated stopped running_instances locations send_ports properties",
+    "name is_default trusted isolated stopped threads running_instances locations send_ports properties",
     help="List the hosts, with the number of running processes of each.",
     example="Example:\n  postroom host list -o json",
     empty="No hosts. Apply an application: postroom apply APP",
