@@ -270,7 +270,7 @@ def count_waiting(installation: Installation) -> int:
     return len(installation.run_json("instance", "list", "--state", "waiting"))
 
 
-def test_an_instance_that_activates_itself_is_not_stopped(installation: Installation) -> None:
+def test_an_orchestration_receives_what_it_publishes_itself(installation: Installation) -> None:
     """FLT-09: what an instance publishes activates an orchestration whose filter it matches, also its own."""
     installation.apply(
         HEAD
