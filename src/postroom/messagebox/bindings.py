@@ -1,4 +1,4 @@
-"""Bindings: what operators have bound the logical ports of orchestrations to.
+"""Bindings: what the logical ports of orchestrations are bound to, by operators, by the application or by default.
 
 A binding belongs to the name of an orchestration, so it applies to all of its versions."""
 
@@ -7,10 +7,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
 
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.statements import statement
+
+_Target = TypeVar("_Target", str, uuid.UUID)
 
 #: The ids of the bound send ports and groups, by orchestration and logical port. None: direct.
 BoundIds = Mapping[tuple[str, str], uuid.UUID | None]
@@ -29,6 +33,29 @@ class BindingTarget:
     @property
     def kind(self) -> str:
         return "send port group" if self.is_group else "send port"
+
+
+class BoundBy(StrEnum):
+    """Who has decided what a logical port is bound to. By default it is the port with the same name."""
+
+    DEFAULT = "default"
+    APPLICATION = "application"
+    OPERATOR = "operator"
+
+
+def find_target(
+    orchestration: str,
+    logical_port: str,
+    declared: Mapping[str, str | None],
+    bound: Mapping[tuple[str, str], _Target | None],
+) -> tuple[_Target | str | None, BoundBy]:
+    """Return what a logical port is bound to, or None for direct, and who has decided it. ``declared`` are the names in
+    the bindings of the application, ``bound`` are the names or ids that operators have chosen."""
+    if (orchestration, logical_port) in bound:
+        return bound[orchestration, logical_port], BoundBy.OPERATOR
+    if logical_port in declared:
+        return declared[logical_port], BoundBy.APPLICATION
+    return logical_port, BoundBy.DEFAULT
 
 
 def read_bindings(connection: Connection) -> BoundIds:

@@ -177,9 +177,7 @@ def list_lookups(connection: Connection, application: str | None = None) -> list
     return read_records(connection, LookupListing, statement("queries/list_lookups"), {"application": application})
 
 
-def list_lookup_entries(
-    connection: Connection, lookup_id: int, *, key: str | None = None, limit: int | None = None
-) -> list[EntryListing]:
+def list_lookup_entries(connection: Connection, lookup_id: int, *, limit: int | None = None) -> list[EntryListing]:
     """Return the entries of a lookup, by key."""
-    conditions = {"lookup_id": lookup_id, "key": key, "limit": limit}
+    conditions = {"lookup_id": lookup_id, "limit": limit}
     return read_records(connection, EntryListing, statement("queries/list_lookup_entries"), conditions)

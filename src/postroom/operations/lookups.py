@@ -6,8 +6,7 @@ import csv
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from postroom.message import Bytes, Context, Message, Part
 from postroom.messagebox.configuration.properties import read_sensitive_keys
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.lookups import (
+    EntryListing,
     LookupListing,
     LookupState,
     list_lookup_entries,
@@ -44,17 +44,6 @@ FileFormat = Literal["csv", "jsonl"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """An entry of a lookup."""
-
-    key: str
-    message_id: uuid.UUID
-    applied_at: datetime
-    content_type: str
-    size: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class EntryDetails:
     """An entry with its message. Values of sensitive properties are hidden."""
 
@@ -68,23 +57,19 @@ class EntryDetails:
 def list_lookups(connection: Connection, application: str | None = None) -> list[LookupListing]:
     """Return the lookups of one application, or of all, by name."""
     return [
-        LookupListing(**{**vars(listing), "key_property": dotted_name(*split_key(listing.key_property))})
+        replace(listing, key_property=dotted_name(*split_key(listing.key_property)))
         for listing in read_listings(connection, application)
     ]
 
 
-def list_entries(connection: Connection, name: str, *, limit: int | None = None) -> list[Entry]:
-    """Return the entries of a lookup, by key. The keys are hidden if their property is sensitive."""
+def list_entries(connection: Connection, name: str, *, limit: int | None = None) -> list[EntryListing]:
+    """Return the entries of a lookup, by key, with their keys as text. The keys are hidden if their property is
+    sensitive."""
     state = _get_lookup(connection, name)
     is_hidden = state.key_property in read_sensitive_keys(connection)
+    key_type = ValueType(state.key_type)
     return [
-        Entry(
-            key=HIDDEN if is_hidden else value_to_text(from_value_key(ValueType(state.key_type), entry.key)),
-            message_id=entry.message_id,
-            applied_at=entry.applied_at,
-            content_type=entry.content_type,
-            size=entry.size,
-        )
+        replace(entry, key=HIDDEN if is_hidden else value_to_text(from_value_key(key_type, entry.key)))
         for entry in list_lookup_entries(connection, state.lookup_id, limit=limit)
     ]
 

@@ -1,8 +1,6 @@
 """The send ports that the logical ports of orchestrations are bound to, at one time.
 
-A logical port is bound to what an operator has bound it to, otherwise to what the application declares, otherwise to
-the send port or send port group with the same name. The journal has the logical name, so a replay does not depend on
-bindings.
+The journal has the names of logical ports, so a replay does not depend on bindings.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import uuid
 from postroom.agent.addressing import Addressees
 from postroom.filters.expression import Filter
 from postroom.message import Message
-from postroom.messagebox.bindings import BoundIds, read_bindings
+from postroom.messagebox.bindings import BoundIds, find_target, read_bindings
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.orchestrations.journal import Correlate, Send
@@ -58,7 +56,5 @@ class BoundPorts:
     def _find(self, orchestration: DeployedOrchestration, logical_port: str) -> str | uuid.UUID | None:
         """Return the name or the id of the send port or group that a logical port is bound to, or None if it is bound
         directly."""
-        key = orchestration.name, logical_port
-        if key in self._bound_ids:
-            return self._bound_ids[key]
-        return orchestration.declared_bindings.get(logical_port, logical_port)
+        target, _ = find_target(orchestration.name, logical_port, orchestration.declared_bindings, self._bound_ids)
+        return target

@@ -10,17 +10,15 @@ from collections.abc import Iterator, Mapping
 
 from postroom.application import ApplicationDefinition, OrchestrationDefinition
 from postroom.errors import Problem, suggest_names
-from postroom.messagebox.bindings import delete_bindings
+from postroom.messagebox.bindings import BoundBy, delete_bindings, find_target
 from postroom.messagebox.configuration.services import ServiceState
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestrations import DeployedOrchestration, format_name
 from postroom.operations.deployment.artifacts import Deployed
 from postroom.operations.deployment.plan import ChangeKind, Difference
 from postroom.operations.orchestrations.bindings import (
-    BoundBy,
     BoundNames,
     describe_wrong_binding,
-    find_target,
     format_bind_command,
     name_target,
 )

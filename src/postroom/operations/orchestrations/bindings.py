@@ -10,12 +10,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from postroom.errors import NotFound, StateError, suggest_names
+from postroom.errors import NONE_APPLIED, NotFound, StateError, find_named, suggest_names
 from postroom.messagebox.bindings import (
     BindingTarget,
+    BoundBy,
     bind_logical_port,
+    find_target,
     read_binding_targets,
     read_bindings,
     unbind_logical_port,
@@ -29,14 +30,6 @@ from postroom.orchestrations.definition import describe_wrong_call, describe_wro
 #: The names of the send ports and groups that operators have bound logical ports to, by orchestration and logical port.
 #: None: direct.
 BoundNames = Mapping[tuple[str, str], str | None]
-
-
-class BoundBy(StrEnum):
-    """Who has decided what a logical port is bound to. By default it is the port with the same name."""
-
-    DEFAULT = "default"
-    APPLICATION = "application"
-    OPERATOR = "operator"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +58,6 @@ class BindingChange:
     logical_port: str
     before: str
     after: str
-
-
-def find_target(
-    orchestration: str, logical_port: str, declared: Mapping[str, str | None], bound: BoundNames
-) -> tuple[str | None, BoundBy]:
-    """Return the name of what a logical port is bound to, or None for direct, and who has decided it. ``declared`` are
-    the bindings of the application."""
-    if (orchestration, logical_port) in bound:
-        return bound[orchestration, logical_port], BoundBy.OPERATOR
-    if logical_port in declared:
-        return declared[logical_port], BoundBy.APPLICATION
-    return logical_port, BoundBy.DEFAULT
 
 
 def name_target(target: str | None) -> str:
@@ -215,14 +196,8 @@ def _find_versions(connection: Connection, orchestration: str, logical_port: str
     """Return the versions of an orchestration whose code sends to a logical port, the newest last. Raise NotFound if
     there are none."""
     deployed = read_orchestrations(connection)
+    find_named({one.name: one for one in deployed}, orchestration, "orchestration", none=NONE_APPLIED)
     versions = [one for one in deployed if one.name == orchestration]
-    if not versions:
-        raise NotFound(
-            f"There is no orchestration {orchestration!r}.",
-            hint=suggest_names(
-                orchestration, (one.name for one in deployed), "The orchestrations are", none="none; run postroom apply"
-            ),
-        )
     found = [one for one in versions if logical_port in one.logical_ports]
     if not found:
         known = {name for one in versions for name in one.logical_ports}

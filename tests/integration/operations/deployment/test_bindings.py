@@ -11,13 +11,13 @@ import pytest
 from postroom.application import load
 from postroom.errors import DefinitionRefused, NotFound, StateError
 from postroom.messagebox.audit import list_audit
-from postroom.messagebox.bindings import read_bindings
+from postroom.messagebox.bindings import BoundBy, read_bindings
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.maintenance.check import find_violations
 from postroom.operations.deployment.apply import apply, plan, remove
 from postroom.operations.deployment.plan import ChangeKind, Plan, PlanStep
 from postroom.operations.orchestrations import states
-from postroom.operations.orchestrations.bindings import BoundBy, PortBinding, bind, unbind
+from postroom.operations.orchestrations.bindings import PortBinding, bind, unbind
 from postroom.operations.ports import groups, send_ports
 from postroom.ports.send_ports import read_send_ports
 
