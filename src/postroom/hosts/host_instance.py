@@ -20,6 +20,7 @@ from postroom.adapters.contract import ReceivedBy
 from postroom.agent.routing.table import RoutingTable
 from postroom.clock import Clock, system_clock
 from postroom.hosts.caching import CachingService
+from postroom.hosts.configuration_watch import ConfigurationWatch
 from postroom.hosts.delivery_throttle import DeliveryThrottle, Flow
 from postroom.hosts.dequeue.subservice import Subservice
 from postroom.hosts.messaging.endpoint_manager import EndpointManager
@@ -38,14 +39,10 @@ from postroom.messagebox.configuration.hosts import (
     read_dequeuing,
     read_dequeuing_of_host,
 )
-from postroom.messagebox.connection import IDLE_TIMEOUTS, Connect, Connection, LazyConnection, connect
+from postroom.messagebox.connection import IDLE_TIMEOUTS, Connection, connect
 from postroom.messagebox.coordination.heartbeat import HEARTBEAT_SECONDS
 from postroom.messagebox.coordination.notifications import OwnHost
-from postroom.messagebox.coordination.running_processes import (
-    read_routing_version,
-    report_configuration,
-    report_problems,
-)
+from postroom.messagebox.coordination.running_processes import report_problems
 from postroom.messagebox.coordination.session_watchdog import SessionWatchdog
 from postroom.messagebox.instances import count_instances_of_host
 from postroom.messagebox.lookups import has_lookups
@@ -76,9 +73,6 @@ from postroom.two_way.callers import Callers, RequestPublisher
 
 _log = logging.getLogger(__name__)
 
-#: Files, such as certificates, change without a notification.
-_APPLY_SECONDS = 10.0
-_RETRY_SECONDS = 1.0
 #: How long the batch of a polled location that has changed may take before other locations are served.
 _BATCH_SECONDS = 5.0
 
@@ -433,32 +427,6 @@ class HostInstance:
 
 def _select(locations: Iterable[ReceiveLocation], received_by: ReceivedBy) -> list[ReceiveLocation]:
     return [location for location in locations if location.adapter_type.received_by is received_by]
-
-
-class ConfigurationWatch:
-    """Applies changes of the configuration.
-
-    Every change increases the routing version and notifies all processes after its commit, so a running instance has
-    it within a second. Send ports need no notice: the claim of a message returns the routing version, and the ports are
-    read again before the message is sent. ``apply`` returns False if it has to be called again soon, for example
-    because another process still uses a port.
-    """
-
-    def __init__(self, connect: Connect, host_instance: int, apply: Callable[[Connection], bool]) -> None:
-        self._connection = LazyConnection(connect)
-        self._host_instance = host_instance
-        self._apply = apply
-        self.loop = BackgroundLoop("configuration", self._step)
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def _step(self) -> float:
-        connection = self._connection.get()
-        version = read_routing_version(connection)
-        is_complete = self._apply(connection)
-        report_configuration(connection, self._host_instance, version)
-        return _APPLY_SECONDS if is_complete else _RETRY_SECONDS
 
 
 class _Part(Protocol):
