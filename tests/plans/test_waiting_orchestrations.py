@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, JournalEntry
+from postroom.messagebox.orchestration_instances import ClaimedInstance, HostOrchestrations, JournalEntry
 from tests.support.box import Box
 from tests.support.databases import Databases
 from tests.support.plans import Reads, reads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from postroom.messagebox.orchestrations import ClaimedInstance
+from postroom.messagebox.orchestration_instances import ClaimedInstance
 
 
 def claim() -> ClaimedInstance:

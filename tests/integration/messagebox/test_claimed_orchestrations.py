@@ -14,7 +14,8 @@ from postroom.message import Message
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import InstanceState, get_instance
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, JournalEntry, read_orchestrations
+from postroom.messagebox.orchestration_instances import ClaimedInstance, HostOrchestrations, JournalEntry
+from postroom.messagebox.orchestrations import read_orchestrations
 from postroom.operations.orchestrations import states as orchestration_states
 from tests.support.box import Box
 from tests.support.changes import resume, suspend, terminate

@@ -23,12 +23,8 @@ from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.message import Message
 from postroom.messagebox.configuration.hosts import Host, ServiceClass
 from postroom.messagebox.connection import Connect, Connection
-from postroom.messagebox.orchestrations import (
-    MESSAGES_AT_A_TIME,
-    ClaimedInstance,
-    DeployedOrchestration,
-    HostOrchestrations,
-)
+from postroom.messagebox.orchestration_instances import MESSAGES_AT_A_TIME, ClaimedInstance, HostOrchestrations
+from postroom.messagebox.orchestrations import DeployedOrchestration
 from postroom.messagebox.queues import ClaimedMessage, HostQueues
 from postroom.messagebox.storage.claimed_messages import build_message
 from postroom.messagebox.subscriptions import ServiceSubscriptions

@@ -20,7 +20,7 @@ from postroom.hosts.orchestrations.bound_ports import BoundPorts
 from postroom.hosts.orchestrations.instance import ActiveInstance, WorkerSession
 from postroom.message import Message
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.orchestrations import JournalEntry
+from postroom.messagebox.orchestration_instances import JournalEntry
 from postroom.messagebox.subscriptions import SubscribingService
 from postroom.orchestrations.correlation import CALLER
 from postroom.orchestrations.driver import Outcome

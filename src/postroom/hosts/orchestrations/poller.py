@@ -17,7 +17,7 @@ from postroom.hosts.orchestrations.instance import ActiveInstance
 from postroom.messagebox.configuration.hosts import Dequeuing
 from postroom.messagebox.connection import Connect, LazyConnection
 from postroom.messagebox.coordination.notifications import AFTER_WAKE_UP
-from postroom.messagebox.orchestrations import HostOrchestrations
+from postroom.messagebox.orchestration_instances import HostOrchestrations
 from postroom.messagebox.queues import ClaimedMessage
 from postroom.processes.background_loop import BackgroundLoop
 

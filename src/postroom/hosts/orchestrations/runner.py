@@ -22,7 +22,8 @@ from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.hosts.orchestrations.worker import InstanceWorker
 from postroom.messagebox.configuration.hosts import Dequeuing, Host
 from postroom.messagebox.connection import Connect, Connection, LazyConnection
-from postroom.messagebox.orchestrations import ClaimedInstance, HostOrchestrations, read_orchestrations
+from postroom.messagebox.orchestration_instances import ClaimedInstance, HostOrchestrations
+from postroom.messagebox.orchestrations import read_orchestrations
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from postroom.messagebox.orchestrations import ClaimedInstance
+from postroom.messagebox.orchestration_instances import ClaimedInstance
 from postroom.orchestrations import event_loop
 from postroom.processes.background_loop import BackgroundLoop
 from postroom.processes.time_limit import abandon_thread

@@ -15,7 +15,7 @@ from postroom.hosts.orchestrations.poller import InstanceQueue
 from postroom.hosts.orchestrations.publish_throttle import PublishThrottle
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.messagebox.instances import find_reason
-from postroom.messagebox.orchestrations import ClaimedInstance
+from postroom.messagebox.orchestration_instances import ClaimedInstance
 from postroom.orchestrations.code_places import format_traceback
 from postroom.orchestrations.driver import Outcome
 from postroom.processes.backoff import Backoff

@@ -17,7 +17,7 @@ from postroom.hosts.orchestrations.instance import ActiveInstance, WorkerSession
 from postroom.hosts.orchestrations.persistence import Outcomes, persist_together
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.orchestrations import MESSAGES_AT_A_TIME
+from postroom.messagebox.orchestration_instances import MESSAGES_AT_A_TIME
 from postroom.messagebox.queues import ClaimedMessage
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box

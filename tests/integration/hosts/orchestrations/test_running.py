@@ -13,7 +13,7 @@ import pytest
 from postroom.errors import MessageBoxUnavailable, PublishFailed
 from postroom.messagebox.connection import connect
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.orchestrations import HostOrchestrations
+from postroom.messagebox.orchestration_instances import HostOrchestrations
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
 from tests.support.contents import Contents

@@ -6,7 +6,7 @@ import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from postroom.messagebox.orchestrations import HostOrchestrations
+from postroom.messagebox.orchestration_instances import HostOrchestrations
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import Box
 from tests.support.orchestrations import Clock, apply_orchestrations, publish

@@ -15,7 +15,7 @@ import pytest
 from postroom import Client, Message
 from postroom.errors import NoResponse
 from postroom.messagebox.maintenance.check import check
-from postroom.messagebox.orchestrations import HostOrchestrations
+from postroom.messagebox.orchestration_instances import HostOrchestrations
 from tests.integration.hosts.conftest import SETTINGS, StartHost
 from tests.support.box import Box
 from tests.support.changes import resume, suspend, terminate

@@ -10,7 +10,8 @@ import pytest
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.maintenance.check import check, find_violations
 from postroom.messagebox.maintenance.jobs import run_all_jobs_once
-from postroom.messagebox.orchestrations import HostOrchestrations, JournalEntry, read_orchestrations
+from postroom.messagebox.orchestration_instances import HostOrchestrations, JournalEntry
+from postroom.messagebox.orchestrations import read_orchestrations
 from postroom.messagebox.subscriptions import ServiceSubscriptions, SubscribingService
 from postroom.operations.orchestrations.states import unenlist
 from tests.support.box import Box

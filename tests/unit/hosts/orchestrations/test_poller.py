@@ -14,7 +14,7 @@ from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.poller import InstancePoller, InstanceQueue
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from postroom.messagebox.connection import Connection
-from postroom.messagebox.orchestrations import HostOrchestrations
+from postroom.messagebox.orchestration_instances import HostOrchestrations
 from tests.support.claimed_instances import claim
 
 
