@@ -6,21 +6,22 @@ import logging
 import math
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 _log = logging.getLogger(__name__)
 
 
-class Running:
+class Running(ABC):
     """A receive location or a listener that was started."""
 
     #: The time of the monotonic clock until which ``stop`` may finish what was taken in. It may change during ``stop``.
     finish_by = 0.0
 
+    @abstractmethod
     def stop(self) -> None:
         """Take no more input, finish what was taken in, and end."""
-        raise NotImplementedError
 
 
 class Named(Protocol):
