@@ -36,6 +36,8 @@ READING = {
     "instance show",
     "jobs list",
     "location list",
+    "lookup list",
+    "lookup show",
     "message body",
     "message list",
     "message save",
@@ -58,7 +60,7 @@ READING = {
     "version",
 }
 #: Commands that do the work of the MessageBox. ``up`` and ``demo`` record what they apply.
-WORKING = {"database run", "demo", "host run", "pipeline run", "publish", "up"}
+WORKING = {"database run", "demo", "host run", "lookup load", "pipeline run", "publish", "up"}
 
 LOGIN = "postroom_test_audited"
 

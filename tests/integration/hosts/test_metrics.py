@@ -79,6 +79,7 @@ def test_the_instances_of_the_host_and_the_size_of_the_messagebox_are_measured(b
     assert sizes.keys() == {
         "configuration",
         "intake",
+        "lookups",
         "messages",
         "orchestrations",
         "queues",

@@ -47,6 +47,8 @@ DAMAGES = {
     "UPDATE services SET host_id = NULL WHERE kind = 'send port'": {"services_unlike_artifacts"},
     "DELETE FROM services WHERE kind = 'send port group'": {"services_unlike_artifacts"},
     "DELETE FROM send_port_groups": {"services_unlike_artifacts"},
+    "INSERT INTO lookup_contents (service_id, key_property, key_type) SELECT id, 'Orders.Region', 1 FROM services"
+    " WHERE kind = 'send port' LIMIT 1": {"wrong_lookups"},
     "INSERT INTO message_properties (batch_id, message_id, property_id) VALUES ("
     " gen_random_uuid(), gen_random_uuid(), 1)": {"transient_rows_left_behind"},
     "INSERT INTO message_predicates VALUES (gen_random_uuid(), gen_random_uuid(), 'key', 'value')": {
