@@ -117,6 +117,7 @@ def read_derby_ids(url: str) -> list[str]:
     statements = f"CONNECT '{url}';\nSELECT \"message_id\" FROM orders;\nEXIT;\n"
     folder = Path(url.partition(";")[0].removeprefix("jdbc:derby:")).parent
     output = subprocess.run(command, input=statements, capture_output=True, text=True, check=True, cwd=folder).stdout
+    assert "ERROR" not in output, output
     return re.findall(r"^([0-9a-f]{8}-[0-9a-f-]{27})\s*$", output, re.MULTILINE)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from postroom import Lookup, Message, lookup, orchestrations, testing
 from postroom.errors import MessageBoxUnavailable, NotFound, StateError
+from postroom.lookups import source
 from postroom.lookups.source import use_source
 from postroom.orchestrations import JournalMismatch
 from tests.support.offers import bodies, declare, message
@@ -33,7 +34,9 @@ def test_a_test_gives_the_entries() -> None:
             lookup("Suppliers").get("S-1")
 
 
-def test_a_process_without_a_messagebox_has_no_lookups() -> None:
+def test_a_process_without_a_messagebox_has_no_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Workers of other tests may have left theirs in this process.
+    monkeypatch.setattr(source, "_sources", list)
     with pytest.raises(StateError, match=r"client\.lookup"):
         Customers.get("C-17")
 
