@@ -22,7 +22,7 @@ from postroom.messagebox.storage.stored_values import value_key
 from postroom.properties import Property
 from postroom.values import ValueType
 
-#: How long the cache believes that nothing has changed.
+#: How long the cache does not ask again which keys have changed.
 FRESH_SECONDS = 0.5
 #: The number of entries in memory, and the bytes of their bodies.
 MAX_ENTRIES, MAX_BYTES = 10_000, 32 * 1024 * 1024

@@ -17,7 +17,7 @@ from postroom.message import Message
 
 _log = logging.getLogger(__name__)
 
-#: A thread waits so long for an answer. It takes less time than to let another thread finish.
+#: How long the thread that has sent waits for the answer itself. That is cheaper than to let another thread finish.
 _PATIENCE_SECONDS = 0.005
 
 

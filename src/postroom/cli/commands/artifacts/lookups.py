@@ -111,7 +111,7 @@ def load(
     """
     from typing import cast
 
-    from postroom.operations.lookups import FileFormat, load_entries
+    from postroom.operations.lookup_files import FileFormat, load_entries
 
     with open_messagebox(options) as connection:
         count = load_entries(
