@@ -100,7 +100,7 @@ def test_a_message_in_progress_is_finished_while_other_threads_end(box: Box, sta
 def test_a_change_is_taken_when_its_notification_arrives(
     box: Box, start_host: StartHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.hosts.host_instance._APPLY_SECONDS", 2.0 * PATIENCE)
+    monkeypatch.setattr("postroom.hosts.configuration_watch._APPLY_SECONDS", 2.0 * PATIENCE)
     start_host(RecordingAdapter())
     wait_until(lambda: is_taken(box))
     box.connection.execute("SELECT change_routing()")

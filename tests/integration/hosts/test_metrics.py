@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from postroom import Throttling, adapters
 from postroom.adapters import Attempt
 from postroom.errors import DeliveryFailure
-from postroom.hosts import host_instance
+from postroom.hosts import configuration_watch
 from postroom.hosts.host_instance import HostInstance, HostSettings
 from postroom.message import Message
 from postroom.messagebox.instances import InstanceState, count_instances_of_host
@@ -169,7 +169,7 @@ def test_an_instance_is_ready_while_it_has_its_lock(box: Box, tmp_path: Path) ->
 def test_an_instance_whose_port_is_in_use_is_not_ready(
     box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_instance, "_APPLY_SECONDS", 0.1)
+    monkeypatch.setattr(configuration_watch, "_APPLY_SECONDS", 0.1)
     with start(box, tmp_path) as first:
         add_inbox_location(box, adapter=adapters.HttpReceive("/orders", port=0), name=f"web-{uuid.uuid4()}")
         wait_until(lambda: first.http.ports, what="an open port")
