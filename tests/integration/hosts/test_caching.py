@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +12,8 @@ import pytest
 
 from postroom import Application
 from postroom.hosts import HostInstance
-from postroom.message import Message
+from postroom.hosts.caching import MAX_ENTRY_SIZE
+from postroom.message import FRAGMENT_SIZE, Message
 from postroom.messagebox.configuration.hosts import ServiceClass
 from postroom.messagebox.connection import Connection, connect
 from postroom.messagebox.instances import Instance, InstanceQuery, InstanceState, list_instances
@@ -94,6 +96,16 @@ def test_the_polling_interval_and_the_threads_are_those_of_the_service_class(
     assert count_threads() == 1
     set_service_class(connection, "caching", dequeue_threads=3)
     wait_until(lambda: count_threads() == 3)
+
+
+@pytest.mark.parametrize("size", [FRAGMENT_SIZE + 1, MAX_ENTRY_SIZE])
+def test_an_entry_has_the_whole_body_of_a_large_message(connection: Connection, start: StartHost, size: int) -> None:
+    """The MessageBox has a large body in fragments."""
+    start()
+    body = random.Random(7).randbytes(size)
+    publish_customer(connection, "C-1", body)
+    wait_until_applied(connection)
+    assert read_customer(connection, "C-1") == body
 
 
 def test_a_host_without_lookups_does_not_poll_for_them(database: str, start: StartHost) -> None:

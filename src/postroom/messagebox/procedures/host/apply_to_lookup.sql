@@ -2,7 +2,8 @@
 -- without content (p_deletes) deletes its entry. Of the messages of a key the one with the highest number counts, in
 -- whatever order they come: the numbers are the order of publishing. Returns the numbers of the messages that the claim
 -- still had, and null if the lookup does not exist. Then nothing is changed.
--- Indexes: lookup_contents (service_id), lookup_entries' primary key, work_queue_claimed, those of read_content.
+-- Indexes: lookup_contents (service_id), lookup_entries' primary key, work_queue_claimed, those of read_content,
+-- fragments' primary key.
 -- Locks: the row of the lookup, before any other.
 CREATE OR REPLACE FUNCTION messagebox.apply_to_lookup___HOST__(
     p_service_id uuid, p_claim_id uuid, p_seqs bigint[], p_keys text[], p_deletes boolean[]
@@ -24,7 +25,9 @@ BEGIN
         INSERT INTO lookup_entries AS e (lookup_id, key, version, seq, message_id, context, originator_sid,
                                          originator_pid, part_name, content_type, charset, body)
         SELECT changed.id, n.key, changed.version + 1, n.seq, n.message_id, m.context::jsonb, m.originator_sid,
-               m.originator_pid, m.body_part_name, m.content_type, m.charset, m.body
+               m.originator_pid, m.body_part_name, m.content_type, m.charset,
+               coalesce(m.body, (SELECT string_agg(f.body, ''::bytea ORDER BY f.number) FROM fragments f
+                                  WHERE f.part_id = m.body_part_id))
           FROM (SELECT DISTINCT ON (a.key) a.key, a.seq, a.deletes, q.message_id
                   FROM unnest(p_seqs, p_keys, p_deletes) AS a (seq, key, deletes)
                   JOIN __HOST___q q ON q.seq = a.seq AND q.claim_id = p_claim_id AND q.service_id = p_service_id
