@@ -36,6 +36,17 @@ def test_an_entry_that_no_cache_would_notice_is_a_violation(connection: Connecti
     assert [violation.invariant for violation in find_violations(connection)] == ["wrong_lookups"]
 
 
+def test_a_reader_that_has_seen_more_than_a_restored_backup_has_forgets_everything(connection: Connection) -> None:
+    state = read_lookup(connection, "Customers")
+    assert state is not None
+    same = read_lookup(connection, "Customers", known_id=state.lookup_id, known_version=state.version)
+    assert same is not None
+    assert same.changed == []
+    restored = read_lookup(connection, "Customers", known_id=state.lookup_id, known_version=state.version + 1)
+    assert restored is not None
+    assert restored.changed is None
+
+
 def test_a_host_reads_entries_by_functions_only(connection: Connection, database: str) -> None:
     """SUB-07: it cannot write them, and cannot read the tables."""
     with connect(database, user=find_host(connection, "Main").role_name) as host:
