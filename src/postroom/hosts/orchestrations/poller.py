@@ -77,6 +77,9 @@ class InstancePoller:
         if free < self._work.capacity // 2:
             # A worker wakes this loop when half of the capacity is free.
             return self.dequeuing.polling_interval.total_seconds()
+        if self._work.later_count >= MAX_LATER:
+            self._release_lost_claim()
+            return WHILE_THROTTLED
         throttle = self._get_throttle()
         if is_held_back(throttle, self._claimed_at):
             self._release_lost_claim()
@@ -126,6 +129,8 @@ class InstancePoller:
 
 #: The number of instances that a thread takes at most.
 _MAX_BATCH = 100
+#: The number of instances that may wait in memory because publishing is throttled.
+MAX_LATER = 1_000
 
 
 class InstanceQueue:
@@ -156,7 +161,8 @@ class InstanceQueue:
             self._changed.notify(len(self._instances) - before)
 
     def put_later(self, instance: ActiveInstance, seconds: float) -> None:
-        """Add an instance that is taken after some seconds. It does not count as claimed ahead."""
+        """Add an instance that is taken after some seconds. It does not count as claimed ahead, nor as in process:
+        otherwise the send ports of its host could not reduce the backlog that it waits for."""
         with self._changed:
             heapq.heappush(self._later, (time.monotonic() + seconds, next(self._numbers), instance))
             self._changed.notify()
@@ -169,11 +175,16 @@ class InstanceQueue:
         return self._later[0][0] - now if self._later else None
 
     @property
+    def later_count(self) -> int:
+        """The number of instances that are taken later."""
+        return len(self._later)
+
+    @property
     def message_count(self) -> int:
-        """The number of messages that were claimed with the instances in the queue."""
+        """The number of messages that were claimed with the instances in the queue, without those that may be taken
+        later, or were until now."""
         with self._changed:
-            later = (instance for _, _, instance in self._later)
-            return sum(instance.message_count for instance in (*self._instances, *later))
+            return sum(instance.message_count for instance in self._instances if instance.delayed_since is None)
 
     def end_threads(self, count: int) -> None:
         """Let ``count`` threads end after their batch."""

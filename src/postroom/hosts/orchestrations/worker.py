@@ -63,7 +63,7 @@ class InstanceWorker:
         self._has_ended_convoy = False
         #: The instances that it works on now.
         self.batch: Sequence[ClaimedInstance] = ()
-        #: The number of messages that were claimed with these instances.
+        #: The number of messages that were claimed with these instances, without those that have waited to publish.
         self.message_count = 0
         self.thread = threading.Thread(target=self._run, name="orchestrations worker", daemon=True)
         self.thread.start()
@@ -72,7 +72,7 @@ class InstanceWorker:
         failures = 0
         while batch := self._work.take():
             self.batch = [instance.claimed for instance in batch]
-            self.message_count = sum(instance.message_count for instance in batch)
+            self.message_count = sum(instance.message_count for instance in batch if instance.delayed_since is None)
             self._dropped, self._out_of_memory, self._has_failed = [], [], False
             self._has_ended_convoy = False
             try:

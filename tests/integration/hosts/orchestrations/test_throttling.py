@@ -36,6 +36,11 @@ async def blocked(order: Message) -> None:
     await orchestrations.send(Message.of(b"done"), to="Out")
 """
 
+#: Receives without an orchestration.
+DIRECT = """
+app.send_port("Direct", adapters.Null(), filter=Kind == "direct", host="Default")
+"""
+
 
 def set_throttling(box: Box, **thresholds: Any) -> None:
     set_thresholds(box.connection, box.host().host_id, Throttling(**thresholds))
@@ -106,10 +111,29 @@ def test_an_operator_throttles_what_orchestrations_publish(
     wait_until(lambda: len(work._later) == 7 and work.waiting_threads == 5, what="instances that wait to publish")
     assert recorder.sent == []
     assert 11 in find_states(box, "publishing")
-    assert instance.orchestrations.unfinished_count == 7
+    wait_until(lambda: instance.orchestrations is not None and instance.orchestrations.unfinished_count == 0)
     set_override(box.connection, "Default", publishing=OverrideMode.AUTO)
     wait_until(lambda: has_ended(box))
     assert sent(recorder) == [b"echo %d" % number for number in range(1, 8)]
+
+
+def test_instances_that_wait_to_publish_do_not_stop_the_send_ports_of_their_host(
+    box: Box, tmp_path: Path, start_host: StartHost, recorder: RecordingAdapter
+) -> None:
+    """THR-07, THR-09. They wait until the backlog is smaller, which only the send ports can make smaller."""
+    apply_orchestrations(box, tmp_path, ECHO + DIRECT)
+    set_throttling(box, in_process=1)
+    instance = start_host(recorder)
+    set_override(box.connection, "Default", publishing=OverrideMode.ALWAYS, severity=1_000)
+    count = 2 * (os.cpu_count() or 1)
+    publish(box, "order", *("one",) * count)
+    assert instance.orchestrations is not None
+    work = instance.orchestrations._work
+    wait_until(lambda: work.later_count == count, what="instances that wait to publish")
+    publish(box, "direct", "direct")
+    wait_until(lambda: sent(recorder) == [b"direct"])
+    set_override(box.connection, "Default", publishing=OverrideMode.AUTO)
+    wait_until(lambda: has_ended(box))
 
 
 def test_an_instance_publishes_after_the_delay_while_the_throttling_lasts(

@@ -11,7 +11,8 @@ import pytest
 
 from postroom.clock import system_clock
 from postroom.hosts.orchestrations.deployed_code import DeployedCode
-from postroom.hosts.orchestrations.poller import InstancePoller, InstanceQueue
+from postroom.hosts.orchestrations.instance import ActiveInstance
+from postroom.hosts.orchestrations.poller import MAX_LATER, InstancePoller, InstanceQueue
 from postroom.messagebox.configuration.hosts import Dequeuing, ServiceClass
 from postroom.messagebox.connection import Connection
 from postroom.messagebox.orchestration_instances import HostOrchestrations
@@ -72,6 +73,19 @@ def test_claimed_instances_are_put_into_the_queue() -> None:
     procedures, work = FakeProcedures(), InstanceQueue(10)
     make_poller(procedures, work)._poll()
     assert (len(procedures.claimed), procedures.released, len(work)) == (1, [], 1)
+
+
+def test_nothing_is_claimed_while_too_many_instances_wait_to_publish() -> None:
+    """THR-05: also of instances that go on without a message, such as those whose timer is due."""
+    procedures, work = FakeProcedures(), InstanceQueue(10)
+    poller = make_poller(procedures, work)
+    for _ in range(MAX_LATER):
+        work.put_later(ActiveInstance(claim(), []), 60)
+    poller._poll()
+    assert procedures.claimed == []
+    work.discard()
+    poller._poll()
+    assert len(procedures.claimed) == 1
 
 
 def test_a_claim_whose_messages_do_not_fit_into_memory_is_counted_as_failed() -> None:
