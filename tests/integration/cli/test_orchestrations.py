@@ -325,7 +325,8 @@ def test_changed_code_that_a_waiting_instance_cannot_continue_with_is_applied_on
     assert shop("plan", app, "--allow-incompatible").code == ExitCode.OK
     applied = shop("apply", app, "--allow-incompatible")
     assert applied.code == ExitCode.OK
-    assert "one waiting instance cannot continue with the changed code" in applied.out
+    assert "one waiting instance cannot continue with the changed code, and will be suspended" in applied.out
+    assert "use --allow-incompatible" not in applied.out, "it was used"
 
 
 def test_a_messaging_instance_has_no_journal(shop: Run, tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ from postroom.operations.orchestrations.replays import (
 #: How many instances a text names. ``-o json`` has all of them.
 _MAX_NAMED = 10
 
+_REFUSED = "would be suspended. Declare it as a new version next to the old one, or use --allow-incompatible."
+_ALLOWED = "will be suspended with JOURNAL at the next event."
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedJournals:
@@ -32,11 +35,13 @@ class CheckedJournals:
     incompatible: tuple[IncompatibleInstance, ...] = ()
     problems: tuple[Problem, ...] = ()
     """A problem for each orchestration with such instances."""
+    allowed: tuple[str, ...] = ()
+    """What becomes of these instances if they are allowed, for each orchestration."""
     notes: tuple[str, ...] = ()
 
     def add_to(self, plan: Plan, *, allow_incompatible: bool) -> Plan:
         """Return the plan with these results. Incompatible instances are problems, unless they are allowed."""
-        allowed = [problem.text for problem in self.problems] if allow_incompatible else []
+        allowed = self.allowed if allow_incompatible else ()
         refused = () if allow_incompatible else self.problems
         return replace(
             plan,
@@ -51,6 +56,7 @@ def check_waiting_journals(connection: Connection, compared: Comparison, plan: P
     deadline = time.monotonic() + MAX_SECONDS
     incompatible: list[IncompatibleInstance] = []
     problems: list[Problem] = []
+    allowed: list[str] = []
     notes: list[str] = []
     for declared, service_id in _find_changed(compared, plan):
         assert declared.loaded.orchestration is not None
@@ -58,8 +64,13 @@ def check_waiting_journals(connection: Connection, compared: Comparison, plan: P
         notes += _describe(declared, result)
         incompatible += result.incompatible
         if result.incompatible:
-            problems.append(declared.position.problem(_describe_incompatible(declared, result)))
-    return CheckedJournals(incompatible=tuple(incompatible), problems=tuple(problems), notes=tuple(notes))
+            problems.append(
+                declared.position.problem(f"orchestration {_describe_incompatible(declared, result, _REFUSED)}")
+            )
+            allowed.append(f"Orchestration {_describe_incompatible(declared, result, _ALLOWED)}")
+    return CheckedJournals(
+        incompatible=tuple(incompatible), problems=tuple(problems), allowed=tuple(allowed), notes=tuple(notes)
+    )
 
 
 def _find_changed(compared: Comparison, plan: Plan) -> Iterator[tuple[OrchestrationDefinition, uuid.UUID]]:
@@ -93,13 +104,10 @@ def _describe(declared: OrchestrationDefinition, result: ReplayedJournals) -> It
         yield f"{name}: {len(result.broken) - _MAX_NAMED:,} more journals cannot be replayed."
 
 
-def _describe_incompatible(declared: OrchestrationDefinition, result: ReplayedJournals) -> str:
+def _describe_incompatible(declared: OrchestrationDefinition, result: ReplayedJournals, consequence: str) -> str:
     found = result.incompatible
     lines = [f"  {one.instance_id}, turn {one.turn}: {one.difference}" for one in found[:_MAX_NAMED]]
     if len(found) > _MAX_NAMED:
         lines.append(f"  and {len(found) - _MAX_NAMED:,} more; -o json lists all")
     name, count = format_name(declared.name, declared.version), format_count(len(found), "waiting instance")
-    return (
-        f"orchestration {name!r}: {count} cannot continue with the changed code, and would be suspended. Declare it as "
-        "a new version next to the old one, or use --allow-incompatible.\n" + "\n".join(lines)
-    )
+    return f"{name!r}: {count} cannot continue with the changed code, and {consequence}\n" + "\n".join(lines)
