@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom import adapters, pipelines
+from postroom import Message, Property, adapters, pipelines
 from postroom.hosts import HostInstance
 from postroom.messagebox.maintenance.check import check
+from postroom.messagebox.orchestration_instances import HostOrchestrations
 from tests.integration.hosts.conftest import StartHost
 from tests.support.box import PROMOTE, Box
 from tests.support.changes import resume, suspend
@@ -128,4 +130,23 @@ def test_a_late_answer_is_for_the_client_that_repeats_its_request(box: Box, serv
         assert box.suspended() == []
     else:
         assert box.suspended() == [("CORRELATION", False)]
+    assert check(box.connection) == []
+
+
+def test_a_message_that_joins_a_suspended_instance_gives_no_fault_to_other_callers(box: Box, serve: Serve) -> None:
+    """ACK-01: a location that waits for a late answer would get a fault for each message that comes in the meantime."""
+    instance = serve(
+        """
+@app.orchestration(activate=Region == "EU", convoy=[Region], host="Default")
+async def answer(question: Message) -> None:
+    raise ValueError(orchestrations.reply_port(question).full_name)
+"""
+    )
+    assert ask(instance, Idempotency_Key="one")[0] == 502
+    instance.stop()  # what it would take stays in the queue
+    procedures, services = HostOrchestrations("Default"), box.orchestration_ids()
+    for _ in range(2):
+        box.agent(warm=False).publish([Message.of(EU, promoted={Property("Orders.Region", str): "EU"})])
+        assert not procedures.claim(box.connection, claim_id=uuid.uuid4(), host_instance=1, limit=9, services=services)
+    assert box.count("queued") == 0
     assert check(box.connection) == []

@@ -21,7 +21,7 @@ SET search_path = messagebox, management, pg_temp SET enable_seqscan = off SET e
 #variable_conflict use_column
 DECLARE
     suspect uuid;
-    suspended uuid[];
+    too_late queue_row[];      -- the taken messages of suspended instances
 BEGIN
     WITH best AS MATERIALIZED (
         SELECT w.ctid AS place, w.instance_id, w.seq, w.task FROM __HOST___q w
@@ -57,9 +57,15 @@ BEGIN
            SET ready_seq = least(i.ready_seq, excluded.ready_seq), priority = excluded.priority
         RETURNING i.instance_id, i.suspended_at
     )
-    SELECT array_agg(j.instance_id) INTO suspended FROM joined j WHERE j.suspended_at IS NOT NULL;
-    IF suspended IS NOT NULL THEN
-        PERFORM int_fault_instances(suspended, NULL, true, 'is suspended.');
+    SELECT array_agg(ROW(t.seq, __HOST_ID__, t.message_id, t.subscription_id, t.service_class, t.service_id,
+                         t.instance_id, t.priority, t.task, t.attempt, NULL, NULL, t.enqueued_at, t.counted_in, NULL,
+                         NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::queue_row)
+      INTO too_late
+      FROM taken t
+     WHERE t.instance_id = ANY (ARRAY(SELECT j.instance_id FROM joined j WHERE j.suspended_at IS NOT NULL));
+    IF too_late IS NOT NULL THEN
+        -- The callers of the other messages of these instances have got theirs.
+        PERFORM int_fault_instances(NULL, too_late, true, 'is suspended.');
     END IF;
     UPDATE orchestration_instances i SET ready_seq = nextval('messagebox.queue_sequence')
      WHERE i.instance_id = ANY (ARRAY(
