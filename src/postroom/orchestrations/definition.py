@@ -83,8 +83,7 @@ class Orchestration:
 
     def find_activation(self, message: Message) -> Filter | None:
         """Return the filter of the first of several activating receives that takes a message."""
-        promoted = message.context.promoted
-        return next((filter for filter in self.activations if matches(filter, promoted)), None)
+        return next((filter for filter in self.activations if matches(filter, message.context.promoted)), None)
 
     def run(self, message: Message) -> Coroutine[Any, Any, None]:
         """Return the coroutine of an instance that a message activates."""

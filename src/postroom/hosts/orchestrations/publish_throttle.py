@@ -29,19 +29,21 @@ class PublishThrottle:
         self._watch = ThrottleWatch(host_id, find_process_limits)
         self._lock = threading.Lock()
 
-    def find_delay(self, connection: Connection, instance: ActiveInstance) -> float:
-        """Return the seconds after which the persistence point of an instance is looked at again, or 0 if it may be
-        stored now."""
-        point = instance.point
-        if point is None or not count_publishes(point):
-            return 0.0
+    def read(self, connection: Connection) -> Throttle | None:
+        """Return what delays the publishes of orchestrations now."""
         with self._lock:
-            throttle = self._watch.current(connection, None)
-        if throttle is None or not is_delayed(point, throttle):
-            return 0.0
-        now = time.monotonic()
-        instance.delayed_since = instance.delayed_since or now
-        return max(0.0, min(CHECK_INTERVAL, instance.delayed_since + throttle.delay - now))
+            return self._watch.current(connection, None)
+
+
+def find_delay(instance: ActiveInstance, throttle: Throttle) -> float:
+    """Return the seconds after which the persistence point of an instance is looked at again, or 0 if it may be stored
+    now."""
+    point = instance.point
+    if point is None or not count_publishes(point) or not is_delayed(point, throttle):
+        return 0.0
+    now = time.monotonic()
+    instance.delayed_since = instance.delayed_since or now
+    return max(0.0, min(CHECK_INTERVAL, instance.delayed_since + throttle.delay - now))
 
 
 def is_delayed(point: PersistencePoint, throttle: Throttle) -> bool:

@@ -12,7 +12,7 @@ from postroom.hosts.orchestrations.deployed_code import DeployedCode
 from postroom.hosts.orchestrations.instance import ActiveInstance, LiveInstances, WorkerSession
 from postroom.hosts.orchestrations.persistence import Outcomes, persist_together
 from postroom.hosts.orchestrations.poller import InstanceQueue
-from postroom.hosts.orchestrations.publish_throttle import PublishThrottle
+from postroom.hosts.orchestrations.publish_throttle import PublishThrottle, find_delay
 from postroom.hosts.orchestrations.turn_watch import TurnWatch
 from postroom.messagebox.instances import find_reason
 from postroom.messagebox.orchestration_instances import ClaimedInstance
@@ -121,7 +121,10 @@ class InstanceWorker:
 
     def _delay_publishes(self, pending: Sequence[ActiveInstance]) -> list[ActiveInstance]:
         """Put the instances that may not publish yet back into the queue. Return the others."""
-        delays = [self._publishing.find_delay(self._session.connection, instance) for instance in pending]
+        throttle = self._publishing.read(self._session.connection)
+        if throttle is None:
+            return list(pending)
+        delays = [find_delay(instance, throttle) for instance in pending]
         for instance, delay in zip(pending, delays, strict=True):
             if delay and self._stopping.is_set():
                 instance.close()

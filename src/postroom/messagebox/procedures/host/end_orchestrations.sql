@@ -76,14 +76,16 @@ BEGIN
                 SELECT instance_id, subscription_id FROM __HOST___q_suspended WHERE instance_id = ANY (ended)) u;
     END IF;
     IF before IS NOT NULL THEN
+        WITH c AS MATERIALIZED (  -- one id for each convoy
+            SELECT k.instance_id, gen_random_uuid() AS next,
+                   int_find_activation(e.service_id, k.convoy_set_id) AS activation
+              FROM unnest(convoys) k
+              JOIN unnest(ended, ended_services) AS e (instance_id, service_id) ON e.instance_id = k.instance_id
+        )
         SELECT array_agg(n.before), array_agg(n.routed_by), array_agg(c.next), array_agg(a.id)
           INTO before, routed_by, next, activations
           FROM unnest(before, routed_by) AS n (before, routed_by)
-          JOIN (SELECT k.instance_id, gen_random_uuid() AS next,
-                       int_find_activation(e.service_id, k.convoy_set_id) AS activation
-                  FROM unnest(convoys) k
-                  JOIN unnest(ended, ended_services) AS e (instance_id, service_id) ON e.instance_id = k.instance_id
-                OFFSET 0) c ON c.instance_id = n.before
+          JOIN c ON c.instance_id = n.before
           JOIN subscriptions a ON a.id = c.activation
           JOIN subscriptions s ON s.id = n.routed_by AND s.convoy_set_id = a.convoy_set_id AND s.filter = a.filter;
     END IF;
